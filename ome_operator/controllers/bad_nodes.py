@@ -24,8 +24,8 @@ logger = logging.getLogger(__name__)
 EVERY = 10.0
 """Seconds between two evaluations of all pods and nodes."""
 WRITES = 20
-"""Maximum number of objects that are written after each evaluation, so that a fault of many nodes causes no burst of
-writes."""
+"""Maximum number of objects that are written after each evaluation. The limit prevents a burst of writes after a fault of
+many nodes."""
 
 
 class BadNodes:
@@ -49,12 +49,13 @@ class BadNodes:
         self._memory: dict[str, NodeMemory] = {}
         self._counted: dict[Ref, Counted] = {}
         self._stored: dict[str, Manifest] = {}
-        """Name of a node -> the status of its stored object."""
+        """Maps the name of a node to the status of its stored object."""
         self._uids: dict[str, str] = {}
-        """Name of a node -> the UID of its stored object."""
+        """Maps the name of a node to the UID of its stored object."""
         self._accepted: dict[str, tuple[Manifest, Manifest]] = {}
-        """Name of a node -> (the status that was written last, the status that the API server then stored). The two differ
-        if an older CRD drops unknown fields. Both are kept so that such a status is not written repeatedly."""
+        """Maps the name of a node to a pair: the status that was written last, and the status that the API server then
+        stored. The two differ if an older CRD drops unknown fields. Both are kept so that such a status is not written
+        repeatedly."""
         self._loaded = False
         self.avoided: NodesToAvoid = NOBODY
 

@@ -61,7 +61,8 @@ class StatusReconciler(ABC):
         self._client, self._queue, self._resync, self._wall = client, queue, resync, wall
         self._last: dict[Ref, status_writer.Written] = {}
         self._bugs: dict[Ref, str] = {}
-        """Object -> the last unexpected error of its reconciliation. The traceback of the same error is logged only once."""
+        """Maps an object to the last unexpected error of its reconciliation. The traceback of the same error is logged
+        only once."""
 
     @abstractmethod
     async def reconcile_resource(self, resource: Resource) -> float:
@@ -93,7 +94,14 @@ class StatusReconciler(ABC):
             again = await self.reconcile_resource(resource)
         except KubeError as error:
             delay = self._queue.retry(ref, at_least=error.retry_after)
-            logger.info("%s %s/%s: tried again in %.0f s: %s", ref.kind, ref.namespace, ref.name, delay, error)
+            logger.info(
+                "the reconciliation of %s %s/%s is tried again in %.0f s: %s",
+                ref.kind,
+                ref.namespace,
+                ref.name,
+                delay,
+                error,
+            )
             return True
         except Exception as error:
             await self._report_bug(resource, error)
@@ -108,7 +116,7 @@ class StatusReconciler(ABC):
         ref, new = resource.ref, self._bugs.get(resource.ref) != repr(error)
         self._bugs[ref] = repr(error)
         delay = self._queue.retry(ref)
-        message = "the reconciliation of %s %s/%s failed, tried again in %.0f s: %r"
+        message = "the reconciliation of %s %s/%s failed and is tried again in %.0f s: %r"
         logger.error(message, ref.kind, ref.namespace, ref.name, delay, error, exc_info=error if new else None)
         try:
             await self.write(resource, self.failed_status(resource, status_writer.bug_message(error)))

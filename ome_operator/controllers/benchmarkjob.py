@@ -21,13 +21,13 @@ from ome_operator.machinery.workqueue import WorkQueue
 from ome_operator.util.wall_clock import WallClock
 
 LOOK_S = 15.0
-"""Seconds between two checks of the pod of a running Job. The checks are necessary because the Job itself does not change
-when an image pull fails."""
+"""Seconds between two checks of the pod of a running Job. The checks are necessary because the Job does not change when
+the pull of an image fails."""
 SOON_S = 2.0
 """Seconds within which a new Job should have a pod, or report a reason why the pod is missing."""
 PODS = 8
-"""Maximum number of pods of a Job that are read. A Job of the operator has one pod, but a tenant can give other pods the
-Job's label."""
+"""Maximum number of pods of a Job that are read. A Job of the operator has one pod, but a tenant can add the Job's label
+to other pods."""
 WAIT_S = 60.0
 """Seconds until a waiting BenchmarkJob is reconciled again if nothing happens."""
 
@@ -122,7 +122,7 @@ def _taken(name: str, owner: Mapping[str, Any], ref: Ref) -> ReasonedMessage:
     return ReasonedMessage(
         Reason.NAME_TAKEN,
         (
-            f"Job {name} exists and was not created for this BenchmarkJob: delete the Job, or give this BenchmarkJob "
+            f"Job {name} exists but was not created for this BenchmarkJob: delete the Job, or give this BenchmarkJob "
             "another name"
         ),
     )

@@ -25,8 +25,8 @@ from ome_operator.machinery.workqueue import WorkQueue
 from ome_operator.util.wall_clock import WallClock
 
 LACKING_S = 60.0
-"""Seconds until an object is reconciled again if it refers to objects that do not exist. When such an object is created, no
-event about the referring object follows."""
+"""Seconds until an object is reconciled again if it refers to objects that do not exist. The wait is necessary because
+the creation of such an object causes no event about the referring object."""
 
 
 class CatalogReconciler(StatusReconciler):

@@ -44,7 +44,7 @@ class ConflictingOperators:
         self._namespace, self._name = home
         self._me = "/".join(home)
         self.found: dict[str, str] = {}
-        """Namespace of a conflicting operator's Lease -> a text that names the Lease and its holder."""
+        """Maps the namespace of a conflicting operator's Lease to a text that names the Lease and its holder."""
 
     def watch_metrics(self, metrics: Metrics) -> None:
         """Register the gauge of the namespaces with a conflicting operator, which is computed when it is scraped."""
@@ -65,8 +65,8 @@ class ConflictingOperators:
         for namespace in sorted(found.keys() - self.found.keys()):
             of = f"of class {self._scope.operator_class}" if self._scope.operator_class else WITHOUT
             logger.warning(
-                "another operator %s works in this cluster: Lease %s. Both write the same objects: stop one of them, "
-                "or set operatorClass of one of them", of, found[namespace],
+                "another operator %s works in this cluster: Lease %s. The two operators write the same objects: stop one "
+                "of them, or set operatorClass of one of them", of, found[namespace],
             )  # fmt: skip
         self.found = found
 

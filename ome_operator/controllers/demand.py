@@ -55,7 +55,7 @@ from ome_operator.util.wall_clock import WallClock
 logger = logging.getLogger(__name__)
 
 FIRST = 20.0
-"""Seconds from the start of the process until the first decision. By then every router has been read once."""
+"""Seconds from the start of the process until the first decision. By then, the operator has read every router once."""
 PAUSE = 60.0
 """Minimum seconds between two changes of the stored state in which the sizes stay the same, and only the reason or a
 sentence of `SLOW` differs."""
@@ -87,13 +87,14 @@ class _DemandMemory:
     samples: list[DemandSample] = field(default_factory=list)
     queues: dict[str, LeaderQueue] = field(default_factory=dict)
     learned_starts: set[str] = field(default_factory=set)
-    """UIDs of the leaders whose starts have been added to the measurements already."""
+    """UIDs of the leaders whose starts have already been added to the measurements."""
     broken: str = ""
     """The unexpected error of the last decision."""
     zero_decided_at: float = float("-inf")
-    """Time of the last decision if it said that the schedule needs no groups; otherwise minus infinity."""
+    """Time of the last decision if the schedule needs no groups according to this decision; otherwise minus infinity."""
     reserved: Mapping[str, int] = field(default_factory=dict)
-    """Role -> number of existing groups at the last decision, if free nodes were reserved for more groups; otherwise {}."""
+    """Maps each role to the number of groups that existed at the last decision, if free nodes were reserved for more
+    groups; otherwise {}."""
 
 
 class DemandScaler:
@@ -113,13 +114,13 @@ class DemandScaler:
     ) -> None:
         self._cluster, self._reports, self._fits_now, self._changed, self._wall = cluster, reports, fits_now, changed, wall
         self._heard = interval > 0
-        """Whether the operator requests the routers' summaries at all."""
+        """Whether the operator requests the summaries of routers."""
         self._tasks: dict[Ref, DemandTask] = {}
         self._followed: dict[str, _DemandMemory] = {}
-        """UID of a service -> the state that is kept between its decisions."""
+        """Maps the UID of a service to the state that is kept between its decisions."""
         self._begin = wall().timestamp() + FIRST
         self._unused: dict[str, tuple[float, float]] = {}
-        """Namespace -> (seconds for which it had reserved nodes and did not use them, time of the last change)."""
+        """Maps a namespace to (seconds for which it did not use its reserved nodes, time of the last change)."""
         self._counted = set[str]()
         """Namespaces whose unused time has already been counted in this round, for another of their services."""
         self._planner = SpeedPlanner(cluster)

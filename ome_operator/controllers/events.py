@@ -20,8 +20,8 @@ T = TypeVar("T")
 REPEAT = 600.0
 """Seconds after which the same Event about the same service may be posted again."""
 MOST = 25
-"""Maximum number of Events that are posted about a service within `REPEAT`. Further Events are only logged, so that nobody
-can fill the API server by editing a service again and again."""
+"""Maximum number of Events that are posted about a service within `REPEAT`. Further Events are only logged, so that
+nobody can fill the API server with Events by repeated edits of a service."""
 SHARED = 3.0
 """Seconds for which the result of one read of a namespace's Events is used for all its services. The API server scans all
 Events for each read."""

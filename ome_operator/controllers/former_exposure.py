@@ -18,8 +18,8 @@ from ome_operator.kube.resources import EXPOSED, RESOURCES
 logger = logging.getLogger(__name__)
 
 AFTER_S = 60.0
-"""Seconds until objects of the former kind are deleted, if another kind is created now. The new objects have to exist
-first."""
+"""Seconds until objects of the previous kind are deleted, if the operator now creates another kind. The new objects have
+to exist first."""
 AGAIN_S = 10.0
 """Seconds between two attempts while the API server does not answer."""
 _SELECTOR = f"{keys.MANAGED_BY}={keys.MANAGER}"
@@ -54,17 +54,18 @@ async def remove(
                 for place in places:
                     await _remove(client, kind, place, owns)
             except Transient as error:
-                logger.info("cannot read or delete objects of the former kind %s, tried again: %s", kind, error)
+                logger.info("cannot read or delete objects of the previous kind %s, and tries again: %s", kind, error)
                 await asyncio.sleep(again)
                 continue
             except Forbidden as error:
                 logger.info(
-                    "objects of the former kind %s are kept (the chart value exposure.removeFormer grants the right): %s",
+                    "objects of the previous kind %s are kept, because the operator may not delete them (the chart value "
+                    "exposure.removeFormer grants the right): %s",
                     kind,
                     error,
                 )
             except KubeError as error:
-                logger.warning("objects of the former kind %s are kept: %s", kind, error)
+                logger.warning("objects of the previous kind %s are kept: %s", kind, error)
             break
 
 
@@ -79,7 +80,7 @@ async def _remove(client: Client, kind: str, place: str, owns: Callable[[str], b
             await client.delete(kind, found["namespace"], found["name"], found["uid"])
         except (Conflict, NotFound):
             continue  # somebody else deleted it first
-        logger.info("deleted %s %s/%s: exposure.kind was changed", kind, found["namespace"], found["name"])
+        logger.info("deleted %s %s/%s, because exposure.kind was changed", kind, found["namespace"], found["name"])
 
 
 def _service(metadata: Manifest) -> str:

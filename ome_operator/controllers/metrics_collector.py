@@ -22,7 +22,7 @@ from ome_operator.machinery.sums import Key, MetricSums, Slots
 logger = logging.getLogger(__name__)
 
 NODES = 500
-"""Number of nodes that have their own series. The values of all other nodes are summed under an empty label."""
+"""Number of nodes that have their own series. The values of all other nodes are summed in a series with an empty label."""
 _STATES = frozenset({keys.MODEL_READY, keys.MODEL_UPDATING, keys.MODEL_FAILED})
 _SUMMED = (
     "ome_advised_services", "ome_demand_services", "ome_demand_surplus_services", "ome_moving_services",
@@ -44,7 +44,7 @@ class MetricsCollector:
         self._cluster, self._metrics, self._wall = cluster, metrics, wall
         self._sums: MetricSums[Ref] = MetricSums()
         self._figures: dict[Ref, tuple[str, ServiceFigures]] = {}
-        """Service -> its UID and metrics."""
+        """Maps a service to its UID and metrics."""
         self._own: Slots[Ref] = Slots(per_service, lambda ref: ref.namespace)
         self._nodes: Slots[Ref] = Slots(nodes)
         self._recycles: Counter[tuple[str, str]] = Counter()

@@ -67,7 +67,7 @@ class NodeModelsReconciler:
             pass  # the node or its record was deleted, and events will follow
         except KubeError as error:
             delay = self._queue.retry(ref, at_least=error.retry_after)
-            logger.info("cannot act on the record of node %s (again in %.0f s): %s", ref.name, delay, error)
+            logger.info("cannot act on the record of node %s, and tries again in %.0f s: %s", ref.name, delay, error)
             return True
         self._queue.reset_backoff(ref)
         delay = CROWDED_AGAIN if len(wanted) >= node_models.LABEL_LIMIT else self._resync

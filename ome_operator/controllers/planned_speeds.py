@@ -24,9 +24,11 @@ logger = logging.getLogger(__name__)
 
 KEPT = 2
 """Number of predictions that are kept for each service: the lengths of its requests may alternate between two classes."""
-FAILED = PlannedSpeeds(missing="`ome plan` failed, which is a bug of the operator: its log has the error")
+FAILED = PlannedSpeeds(
+    missing="`ome plan` failed because of a bug of the operator: the log of the operator contains the error"
+)
 CLASSES = 2.0
-"""Number of classes of request lengths for each doubling of the length. All lengths of a class use the same prediction."""
+"""Number of classes of request lengths between a length and its double. All lengths of a class use the same prediction."""
 
 
 class SpeedPlanner:
@@ -35,11 +37,13 @@ class SpeedPlanner:
     def __init__(self, cluster: ClusterCache) -> None:
         self._cluster = cluster
         self._kept = dict[Ref, dict[tuple[Any, ...], tuple[Model | None, PlannedSpeeds]]]()
-        """Service -> its last predictions, ordered by their last use; the prediction that was used last is at the end."""
+        """Maps a service to its last predictions, ordered by their last use; the prediction that was used last is at the
+        end."""
         self._failed = dict[Ref, str]()
-        """Service -> the last error of a prediction, which is logged once."""
+        """Maps a service to the last error of a prediction. Each error is logged once."""
         self._on_nodes = dict[frozenset[tuple[str, str]], bool]()
-        """Node selector of an accelerator class -> whether a node has these labels, as found since `begin_round`."""
+        """Maps the node selector of an accelerator class to whether a node has these labels, as found since
+        `begin_round`."""
 
     def begin_round(self, services: Collection[Ref]) -> None:
         """Discard the predictions for all services except `services`, and the results of the search for nodes of
@@ -63,7 +67,7 @@ class SpeedPlanner:
             if self._failed.get(ref) != repr(error):
                 logger.exception("cannot predict the speed of the groups of %s/%s", ref.namespace, ref.name)
             self._failed[ref] = repr(error)
-            return PlannedSpeeds(missing=f"`ome plan` failed with {type(error).__name__}, which is a bug of the operator")
+            return PlannedSpeeds(missing=f"`ome plan` failed with {type(error).__name__} because of a bug of the operator")
 
     async def _of(self, ref: Ref, revision: str, lengths: tuple[float, float]) -> PlannedSpeeds:
         data = stored_revision(self._cluster, ref, revision)

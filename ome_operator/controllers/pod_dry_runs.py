@@ -21,7 +21,8 @@ from ome_operator.kube.errors import Forbidden, KubeError, NotFound, TooMany, Tr
 logger = logging.getLogger(__name__)
 
 PROBE = "ome-operator-policy-probe"
-"""Name of the objects that the policies have to refuse in dry runs. Objects with this name are never stored."""
+"""Name of the objects with which the operator tests, in dry runs, whether the policies refuse them. Objects with this
+name are never stored."""
 ANYWHERE = "default"
 """A namespace that every cluster has, and that cannot be deleted."""
 BINDS, ABSENT, UNKNOWN, NO_RIGHT = "binds", "absent", "unknown", ""
@@ -79,8 +80,8 @@ class PodDryRuns:
             if RBAC in str(error):
                 return PolicyState(
                     NO_RIGHT,
-                    "the operator has no right to create pods in dry runs, which the chart grants with "
-                    "admissionPolicy.enabled and rbac.dryRunPods",
+                    "the operator has no right to create pods in dry runs: set admissionPolicy.enabled and "
+                    "rbac.dryRunPods of the chart",
                 )
             if f"ValidatingAdmissionPolicy '{self.policy}'" in str(error):
                 return PolicyState(BINDS)
@@ -109,8 +110,8 @@ class PodDryRuns:
         return f"the admission policy {self.policy}, which permits only dry runs of pods, does not apply to this operator"
 
     def _unknown(self, error: KubeError) -> PolicyState:
-        logger.info("whether the admission policy %s applies to this operator is not known: %s", self.policy, error)
-        message = f"whether the admission policy {self.policy} applies to this operator is not known: {error}"
+        logger.info("the operator does not know whether the admission policy %s applies to it: %s", self.policy, error)
+        message = f"the operator does not know whether the admission policy {self.policy} applies to it: {error}"
         return PolicyState(UNKNOWN, message, error)
 
 

@@ -33,7 +33,7 @@ SOON = 60.0
 _REFUSED_BY = "ValidatingAdmissionPolicy 'ome-operator"
 _HOST = "ome-operator-policy-probe.invalid"
 _EXPOSED = {INGRESS: "networking.k8s.io/v1", ROUTE: f"{GATEWAY_API}/v1"}
-"""Kind of the objects that expose services → apiVersion."""
+"""Maps a kind of objects that expose services to its apiVersion."""
 _OURS = {keys.MANAGED_BY: keys.MANAGER, keys.SERVICE: NAME}
 
 
@@ -101,7 +101,8 @@ class Policies:
         self._interval, self._exposed = interval, exposed
         self._pods = pods if pods is not None else PodDryRuns(client, scope, name)
         self.found: Mapping[str, str] = {}
-        """Name of a policy -> its state: `binds` if it applies to the operator, `absent` or `unknown`."""
+        """Maps the name of a policy to its state: `binds` if it applies to the operator, `absent` if it does not, or
+        `unknown`."""
 
     def watch_metrics(self, metrics: Metrics) -> None:
         """Register a gauge of the number of policies by state. It has no values before the first check."""
@@ -132,9 +133,9 @@ class Policies:
             return
         if absent := [policy for policy, state in self.found.items() if state == ABSENT]:
             logger.warning(
-                "admission policies do not apply to this operator: %s. As %s it may write more than it needs. Install the "
-                "chart with admissionPolicy.enabled=true, and run the operator as the chart's ServiceAccount "
-                "(docs/security.md)",
+                "admission policies do not apply to this operator: %s. The operator runs as %s, and may write more than "
+                "it needs. Install the chart with admissionPolicy.enabled=true, and run the operator as the chart's "
+                "ServiceAccount (docs/security.md)",
                 ", ".join(absent),
                 await self._user(),
             )
@@ -147,7 +148,7 @@ class Policies:
         except KubeError as error:
             if _REFUSED_BY in str(error):
                 return BINDS
-            logger.info("whether the admission policy %s applies to this operator is not known: %s", probe.policy, error)
+            logger.info("the operator does not know whether the admission policy %s applies to it: %s", probe.policy, error)
             return UNKNOWN
         return ABSENT
 
@@ -174,7 +175,7 @@ class Policies:
         except KubeError as error:
             if isinstance(error, Forbidden) and not user:
                 return ""
-            logger.info("whether the admission policy %s exists is not known: %s", name, error)
+            logger.info("the operator does not know whether the admission policy %s exists: %s", name, error)
             return UNKNOWN
         return BINDS if policy_applies(policy, binding, user) else ABSENT
 

@@ -41,7 +41,7 @@ class RouterPages(Protocol):
     """A way to read pages of routers."""
 
     spread: float
-    """Maximum seconds over which the first requests to new routers are distributed."""
+    """Maximum number of seconds over which the first requests to new routers are distributed."""
     silent_after: float
     """Seconds after its last summary after which a router counts as silent in the metric `ome_routers`."""
 
@@ -109,12 +109,12 @@ class ProxiedPages:
     def __init__(self, connection: Connection) -> None:
         self._pages = PodPages(connection, agent=keys.MANAGER, at_once=AT_ONCE, longest=PAGE, patience=PATIENCE)
         self._refused = False
-        """Whether the API server has refused a request because of the missing right. This is logged only once."""
+        """Whether the API server has refused a request because of the missing right. Such a refusal is logged only once."""
 
     async def __aenter__(self) -> Self:
         logger.info(
-            "routers are asked through the API server, each every %.0f s: "
-            "their numbers are unknown for about a third of the time",
+            "the operator requests the load of routers through the API server, of each router every %.0f s, so the load "
+            "is unknown for about a third of the time",
             PROXY_INTERVAL,
         )
         return self
@@ -132,9 +132,9 @@ class ProxiedPages:
             if not self._refused:
                 self._refused = True
                 logger.warning(
-                    "the summary of the router %s/%s cannot be read through the API server: the operator has no right to "
-                    "`get pods/proxy` (set registry.podsProxy=true in the chart). Numbers that are refused stay unknown; "
-                    "this is not logged again",
+                    "the summary of the router %s/%s cannot be read through the API server, because the operator has no "
+                    "right to `get pods/proxy`: set registry.podsProxy=true in the chart. The load of such routers stays "
+                    "unknown; this is not logged again",
                     pod.namespace,
                     pod.name,
                 )

@@ -34,8 +34,8 @@ async def log_identity(client: Client, settings: Settings) -> None:
             logger.info("working as %s", user)
         else:
             logger.warning(
-                "working as %s, with all rights of this user: the chart's policies apply only to the ServiceAccount %s, "
-                "for which `ome kubeconfig --serviceaccount %s` makes a kubeconfig", user, own, own,
+                "working as %s, with all rights of this user: the chart's policies apply only to the ServiceAccount %s. "
+                "`ome kubeconfig --serviceaccount %s` makes a kubeconfig for it", user, own, own,
             )  # fmt: skip
         return
 
@@ -68,13 +68,19 @@ async def scaled_objects(client: Client, settings: Settings) -> bool:
         return False
     resource = RESOURCES["ScaledObject"]
     if resource.plural not in await client.served_plurals(resource.api_version):
-        logger.warning("the cluster has no ScaledObject of %s, so none is created: install KEDA", resource.api_version)
+        logger.warning(
+            "the cluster has no ScaledObject of %s, so the operator creates none: install KEDA", resource.api_version
+        )
         return False
     try:
         for place in settings.watch_namespaces or ("",):
             await client.list_metadata("ScaledObject", place, label_selector=f"{keys.MANAGED_BY}={keys.MANAGER}")
     except Forbidden as error:
-        logger.warning("no ScaledObject is created, because the operator may not list them (keda.enabled): %s", error)
+        logger.warning(
+            "the operator creates no ScaledObject, because it may not list them (keda.enabled of the chart "
+            "grants the right): %s",
+            error,
+        )
         return False
     return True
 
@@ -87,7 +93,7 @@ async def kinds_served(client: Client) -> None:
         try:
             missing = frozenset(wanted - await client.served_plurals(keys.API_VERSION))
         except KubeError as error:
-            logger.warning("cannot read which kinds are served: %s", error)
+            logger.warning("cannot read which kinds the API server serves: %s", error)
         else:
             if not missing:
                 return

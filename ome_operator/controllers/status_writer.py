@@ -15,7 +15,7 @@ from ome_operator.kube.resources import RESOURCES, kind_of_resource
 from ome_operator.util.memoize import memoize_by_identity
 
 Written = tuple[str, str]
-"""Digests of the status that the operator wrote, and of the fields that the server stored for it."""
+"""Two digests: of the status that the operator wrote, and of the fields that the server stored for this status."""
 
 
 def status_differs(resource: Resource, status: Mapping[str, Any], last: Written) -> bool:

@@ -47,8 +47,8 @@ from ome_operator.util.wall_clock import WallClock
 logger = logging.getLogger(__name__)
 
 OF_NAMESPACE = 2 * MIB
-"""Maximum bytes of the last summaries of all routers of a namespace. The values of a summary take up to ten times as much
-memory as its text, and parsing 2 MiB takes less than 0.1 s (measured with CPython 3.11)."""
+"""Maximum number of bytes of the last summaries of all routers of a namespace. The values of a summary take up to ten
+times as much memory as its text. Parsing 2 MiB takes less than 0.1 s (measured with CPython 3.11)."""
 OF_A_NAMESPACE = 8
 """Maximum number of routers of one namespace from which summaries are requested at the same time."""
 SLOW_AFTER, SLOW = 3, 30.0
@@ -81,8 +81,8 @@ class _Known(NamedTuple):
     silent_after: float = STALE
     """Seconds after the time of the report after which the router counts as silent."""
     unserved_at: float | None = None
-    """Time of a request that no engine could serve, in seconds since the epoch. The time is replaced only by the time of a
-    request at least `arrivals.APART` s later."""
+    """Time of a request that no engine could serve, in seconds since the epoch. Only the time of a request that arrives
+    at least `arrivals.APART` s later replaces this time."""
 
 
 class Telemetry:
@@ -109,9 +109,9 @@ class Telemetry:
         self._look_at = 0.0
         """Time of the next search for new routers."""
         self._sizes: dict[str, int] = {}
-        """UID of a router -> bytes of the last response that was parsed."""
+        """Maps the UID of a router to the bytes of the last response that was parsed."""
         self._of_namespace: Counter[str] = Counter()
-        """Namespace -> sum of the sizes in `_sizes` of its routers."""
+        """Maps a namespace to the sum of the sizes in `_sizes` of its routers."""
         self.total = 0
         """Number of foreign workers found since the start, over all services."""
 
@@ -119,7 +119,8 @@ class Telemetry:
         """Request the summaries of all routers repeatedly. With the interval 0, do nothing."""
         if self._interval <= 0:
             logger.info(
-                "router-watch is 0: no numbers are requested from routers; groups wait a fixed time for their last requests"
+                "router-watch is 0, so no load is requested from routers, and a group that is removed waits a fixed time "
+                "for its last requests"
             )
             return
         async with self._opened() as pages:

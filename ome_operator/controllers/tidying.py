@@ -12,7 +12,8 @@ from ome_operator.util import memoize
 
 LOOK_S = 5.0
 FEW = 100
-"""Data is discarded early only if at least this many more services have been deleted than exist."""
+"""Data is discarded early only if the number of deleted services exceeds the number of existing services by at least this
+number."""
 
 
 async def tidy(cluster: ClusterCache, resync: float, gone: Callable[[], int], look_s: float = LOOK_S) -> NoReturn:

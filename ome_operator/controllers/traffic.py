@@ -18,8 +18,8 @@ from ome_operator.machinery.background import PACER, repeat
 from ome_operator.util.wall_clock import WallClock
 
 FIRST = 20.0
-"""Seconds from the start of the process until the first sample. By then the summary of every router has been requested
-once."""
+"""Seconds from the start of the process until the first sample. By then, the operator has requested the summary of every
+router once."""
 TICK = 5.0
 """Seconds between two checks for services whose sample is due."""
 
@@ -41,9 +41,9 @@ class TrafficSampler:
         self._heard = interval > 0
         """Whether the operator requests the routers' summaries at all."""
         self._samples: dict[str, dict[str, Any] | None] = {}
-        """UID of a service -> its sample."""
+        """Maps the UID of a service to its sample."""
         self._due: dict[str, float] = {}
-        """UID of a service -> time of its next sample, in seconds since the epoch."""
+        """Maps the UID of a service to the time of its next sample, in seconds since the epoch."""
 
     async def run(self) -> None:
         """Sample all services repeatedly. Do nothing if the operator does not request the summaries of routers."""

@@ -13,8 +13,8 @@ from ome_operator.watch.sink import WatchedKind
 
 SELECTOR = f"{keys.MANAGED_BY}={keys.MANAGER}"
 SELECTORS = dict.fromkeys(LABELLED, SELECTOR) | {"ControllerRevision": f"{SELECTOR},!{keys.COMPONENT}"}
-"""Label selectors by kind. The ControllerRevisions that Kubernetes creates for StatefulSets have the labels of their pods;
-the selector excludes them."""
+"""Label selectors by kind. The selector of ControllerRevisions excludes those that Kubernetes creates for StatefulSets,
+which have the labels of their pods."""
 WRITTEN = frozenset((SERVICE, *CATALOG, BENCHMARK, *SHORT))
 """Kinds that people write: kopf watches these kinds, and informers watch all other kinds."""
 DECODERS = {
@@ -23,7 +23,7 @@ DECODERS = {
     "StatefulSet": json_limits.PARTLY,
     RECORD: json_limits.decoders(),
 }
-"""Kinds of which only some fields are read, or of which most fields are read seldom -> their decoder."""
+"""Maps a kind to its decoder, if only some fields of the kind are read, or if most of its fields are read seldom."""
 
 
 def watches_of(kinds: Iterable[str] = KINDS, namespace: str = "") -> list[WatchedKind]:

@@ -41,8 +41,8 @@ class Member(NamedTuple):
     since: datetime | None = None
     narrow: bool = False
     lacks: datetime | None = None
-    """Time since which the service's pods have waited for something that the edit does not concern (`EditStand.lacks`), or
-    None."""
+    """Time since which the service's pods have waited for something that the edit does not concern (`EditStand.lacks`);
+    None if they do not wait."""
 
 
 class _Object:
@@ -53,9 +53,10 @@ class _Object:
         self.unseen = set(unseen)
         """Services that the edit may concern and that have not reported since the edit."""
         self._whole: list[datetime] = []
-        """Times since which the services that the edit has changed have been complete, sorted."""
+        """Times since which the services that the edit has changed have been complete, in ascending order."""
         self._proven: list[datetime] = []
-        """Times since which services have been complete, including services that the edit does not change, sorted."""
+        """Times since which services have been complete, in ascending order. Services that the edit does not change are
+        included."""
         self._failed: set[Service] = set()
         self._narrow: set[Service] = set()
         self._rolling: set[Service] = set()
@@ -188,7 +189,7 @@ class WaveRegistry:
         self._terms, self._wall, self._call, self._changed = terms, wall, call, changed
         self._objects: dict[Ref, _Object] = {}
         self._seen: dict[Service, Mapping[Ref, Epoch]] = {}
-        """Service -> the shared objects in its last report, with their versions."""
+        """Maps a service to the shared objects in its last report, with their versions."""
         self._unseen: set[Service] = set()
         """Services that existed before this process and have not reported yet."""
         self._tickets = itertools.count()
@@ -211,7 +212,10 @@ class WaveRegistry:
         total = shared.total + len(shared.unseen) + len(self._unseen) + (not known)
         wave, of = wave_of(self._terms(ref), total, shared.position_of(service))
         where = f" in namespace {ref.namespace}" if ref.namespace else ""
-        return f"waits for wave {wave} of {of} of {ref.kind} {ref.name}{where}, whose status.rollout shows the progress"
+        return (
+            f"the service waits for wave {wave} of {of} of {ref.kind} {ref.name}{where}, whose status.rollout shows the "
+            "progress"
+        )
 
     def report(self, service: Service, stands: Mapping[Ref, EditStand], *, asks: bool, begun: bool) -> None:
         """Store the state of a service with regard to each shared object that it uses. `asks` is true if the service rolls

@@ -46,7 +46,9 @@ class WeightsGC:
         manifest = {"apiVersion": keys.API_VERSION, "kind": RECORD, "metadata": {"name": record.node}, "spec": spec}
         await self._client.apply(manifest, record.uid)
         for place, _ in sorted(allowed - record.remove):
-            logger.info("node %s may remove %s: no model, revision or pod refers to this directory", record.node, place)
+            logger.info(
+                "node %s may remove %s, because no model, revision or pod refers to this directory", record.node, place
+            )
 
     def _kept(self, offered: UnusedWeights) -> bool:
         """Return whether the offered directory must be kept, because a stored revision of some service has pods that mount

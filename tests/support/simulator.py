@@ -67,7 +67,7 @@ class World:
             pods=self.chance.choice(self._seen),
             refusals=dict(self.refusals),
             checks=dict(self.checks),
-            ahead=lambda _: "" if may_roll else "waits for wave 2 of 4",
+            ahead=lambda _: "" if may_roll else "the service waits for wave 2 of 4",
             turn=self.turn,
             avoided=dict(self.avoided),
         )

@@ -23,7 +23,8 @@ class Result:
     """The result of executing a plan's effects."""
 
     has_written: bool = False
-    """Whether an object was written in another way than `created`, so that another reconciliation has to process it."""
+    """Whether an object was written, other than by a creation that `created` reports. Another reconciliation then has to
+    process the object."""
     created: bool = False
     """Whether an apply has created an object, or a Secret was created."""
     first: bool = False
@@ -34,7 +35,7 @@ class Result:
     error: KubeError | None = None
     """The last temporary API error; None if there was none."""
     requeue_after: float | None = None
-    """Maximum number of seconds until the next reconciliation; None for no limit."""
+    """Maximum number of seconds until the next reconciliation; None if there is no limit."""
     write_counts: Deeds = field(default_factory=Deeds)
     """The number of created and deleted objects, for the log."""
 
@@ -59,10 +60,10 @@ class Execution:
     held: Callable[[], bool] = lambda: False
     """Returns True if the service was frozen after the plan was made, so that no further effect of the plan may begin."""
     full: dict[str, Refusal] = field(default_factory=dict)
-    """Kind -> the refusal of a new object of this kind because of a quota, in this execution."""
+    """Maps a kind to the refusal of a new object of this kind because of a quota, in this execution."""
     guards: dict[Guard | NodeLost, asyncio.Task[bool]] = field(default_factory=dict)
-    """Guard -> the task that evaluates the guard by a live read. A guard states which object must not exist for an effect to
-    be executed. Effects that are executed together share the task."""
+    """Maps a guard to the task that evaluates the guard by a live read. A guard states which object must not exist for an
+    effect to be executed. Effects that are executed together share the task."""
 
     @property
     def namespace(self) -> str:

@@ -35,23 +35,23 @@ from ome_operator.kube.errors import AlreadyExists, Conflict, Forbidden, Invalid
 logger = logging.getLogger(__name__)
 
 SECRET_AGAIN = 60.0
-"""Seconds between two attempts to create a Secret while the pods that mount it are not ready. The name may still belong to a
-Secret of a deleted service."""
+"""Seconds between two attempts to create a Secret while the pods that mount it are not ready. The attempts are necessary
+because the name may still belong to a Secret of a deleted service."""
 REFUSED = (Invalid, Forbidden, ServerError)
-"""Errors with which the API server refuses a single object, while it may accept others. A failing webhook causes a
+"""Errors with which the API server refuses a single object, while it may accept other objects. A failing webhook causes a
 ServerError only for the objects that it selects."""
 AT_ONCE = 8
 """Maximum number of requests of one service's plan that run at the same time: a quarter of the client's connections. A
-service may have 2,000 StatefulSets, and without this limit all requests of other services would wait behind them (10 s at
-212 applies a second)."""
+service may have 2,000 StatefulSets. Without this limit, the requests of all other services would wait for the requests of
+this service (10 s at 212 applies a second)."""
 FEW = 16
 """A plan with at most this number of requests runs all of them at the same time; they end within a tenth of a second. With a
 lower limit, the requests of several new services would alternate. The pods of each service would then start at more
 different times, each of which causes a pass (docs/decisions.md, 44, has the measurement)."""
 LATER = "Service"
-"""Kind of objects that are applied after the workloads. The creation of pods then does not wait for cluster IPs, which the
-API server assigns to one Service at a time. The endpoint controllers also write fewer updates, because most pods have
-reached their final state (docs/decisions.md, 17, has the measurement)."""
+"""Kind of objects that are applied after the workloads. The creation of pods then does not wait for cluster IPs, because
+the API server assigns them to one Service at a time. The endpoint controllers also write fewer updates, because most pods
+have reached their final state (docs/decisions.md, 17, has the measurement)."""
 
 
 class Executor:

@@ -25,11 +25,11 @@ from ome_operator.recorder.store import Recorder
 logger = logging.getLogger(__name__)
 
 FILES = 4
-"""Number of files that are kept on the disk; the oldest is deleted."""
+"""Number of files that are kept on the disk. The oldest file is deleted."""
 WAITING = 8
-"""Maximum number of files that are being written or wait to be written; they are written one after another. A bug may affect
-thousands of services at once, and the processes that write their files must not use up the memory of the operator's
-container."""
+"""Maximum number of files that are being written or wait to be written; they are written one after another. The limit
+exists because a bug may affect thousands of services at once, and the writing processes must not use up the memory of the
+operator's container."""
 SECONDS = 900.0
 """Maximum duration of the process that writes a file."""
 
@@ -81,7 +81,9 @@ class Flight:
     async def _written(self, reason: str, kept: Mapping[Ref, tuple[Pass, ...]] | None) -> Path | None:
         """Write a file after all files that were requested earlier. `kept` is None if too many other files already wait."""
         if kept is None:
-            logger.warning("no recording for %s, because %d others wait to be written", reason, WAITING)
+            logger.warning(
+                "no recording was written for %s, because %d other recordings wait to be written", reason, WAITING
+            )
             return None
         now = self._wall()
         path = self._folder / f"ome-recording-{now.strftime('%Y%m%dT%H%M%S%fZ')}.json.gz"

@@ -25,7 +25,7 @@ _READ: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], Any]]] = {
     "budgets": ("PodDisruptionBudget", budget),
     "autoscalers": ("HorizontalPodAutoscaler", autoscaler),
 }
-"""Field of `Observed` -> kind of the objects, and the function that reads an object from its JSON."""
+"""Maps a field of `Observed` to the kind of the objects, and to the function that reads an object from its JSON."""
 OTHERS = f"{keys.MANAGED_BY}!={keys.MANAGER}"
 
 
@@ -38,7 +38,7 @@ class ForeignReader:
     def __init__(self, client: Client, clock: Callable[[], float]) -> None:
         self._client, self._clock = client, clock
         self._read: dict[tuple[str, str], tuple[float, tuple[Any, ...]]] = {}
-        """(namespace, field of `Observed`) -> time and result of the last read."""
+        """Maps (namespace, field of `Observed`) to the time and the result of the last read."""
         self._lock = asyncio.Lock()
 
     def last_read_objects(self, namespace: str) -> dict[str, Any]:
@@ -63,7 +63,7 @@ class ForeignReader:
         try:
             found = await self._client.list_some(kind, namespace, label_selector=OTHERS)
         except KubeError as error:
-            logger.info("cannot read the %ss of others in %s: %s", kind, namespace, error)
+            logger.info("cannot read the %ss of other clients in namespace %s: %s", kind, namespace, error)
             now = before
         else:
             now = tuple(sorted(map(parsed, found), key=lambda one: one.name))

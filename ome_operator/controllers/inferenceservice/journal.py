@@ -43,4 +43,4 @@ def is_expected_refusal(refusal: str) -> bool:
 
 
 Deeds = Counter[tuple[str, str]]
-"""(MADE or DELETED, kind) -> number of objects."""
+"""Maps (MADE or DELETED, kind) to the number of objects."""

@@ -22,12 +22,12 @@ then doubles with each attempt, up to `LONGEST`. After fewer than `PATIENCE` con
 only `SOON`, and the error is not reported, because most of these errors disappear at once."""
 CAPACITY_KEPT, CAPACITY_KEPT_LONGEST = 10.0, 60.0
 """Seconds for which the result of a capacity check is valid, and the upper limit of this time. While capacity is missing,
-the time doubles with each check up to the limit."""
+each check doubles the time up to the limit."""
 PASS_KEPT = 300.0
 """Seconds after which a passed dry run is repeated, while the service waits for other services or for nodes."""
 PATIENCE = 4
-"""Number of attempts before the pause grows. An API server that has just started answers 403 to all requests for some
-seconds, until its authorizer has loaded."""
+"""Number of attempts before the pause grows. The number is large enough for an API server that has just started: it
+answers 403 to all requests for some seconds, until its authorizer has loaded."""
 
 
 class RefusedWrite(NamedTuple):
@@ -35,7 +35,7 @@ class RefusedWrite(NamedTuple):
 
     refusal: Refusal
     hash: str
-    """Digest of the refused content. A write with other content is attempted at once."""
+    """Digest of the refused content. A write with other content is attempted immediately."""
     tries: int
     next: float
     """Monotonic time of the next attempt."""
@@ -99,7 +99,7 @@ class StartingPods(NamedTuple):
     at: float = 0.0
     """Monotonic time when the Events about the pods may be read again."""
     reasons: Mapping[str, ReasonedMessage] = {}
-    """UID of a pod -> the reason why the pod does not start."""
+    """Maps the UID of a pod to the reason why the pod does not start."""
 
 
 def retry_delay(tries: int) -> float:
@@ -133,40 +133,42 @@ class ServiceMemory:
 
     refused: dict[Key, RefusedWrite] = field(default_factory=dict)
     dry_runs: dict[str, DryRun] = field(default_factory=dict)
-    """Key of a check (`Check.revision`) -> the result of the dry run."""
+    """Maps the key of a check (`Check.revision`) to the result of the dry run."""
     unanswered: dict[str, UnansweredDryRun] = field(default_factory=dict)
-    """Key of a check (`Check.revision`) -> the attempts to check the pods, none of which has had a result."""
+    """Maps the key of a check (`Check.revision`) to the attempts to check the pods. None of these attempts has had a
+    result."""
     capacity: dict[str, CapacityAnswer] = field(default_factory=dict)
-    """Key of a capacity check -> its result."""
+    """Maps the key of a capacity check to its result."""
     second_copy: dict[str, str] = field(default_factory=dict)
-    """Key of the last check whether the nodes have capacity for a second copy of the service -> the reason why they do
-    not; "" if they do."""
+    """Maps the key of the last check for a second copy of the service to the reason why the nodes lack the capacity for
+    it; "" if they have the capacity."""
     accepted: dict[str, str] = field(default_factory=dict)
-    """UID of an object -> digest of the operator's fields that the API server stored for the last apply. Only objects for
-    which this digest differs from the hash annotation are included."""
+    """Maps the UID of an object to the digest of the operator's fields that the API server stored for the last apply.
+    Only objects for which this digest differs from the hash annotation are included."""
     warnings: dict[Key, tuple[str, ...]] = field(default_factory=dict)
     missing: dict[Key, float] = field(default_factory=dict)
-    """Workload -> monotonic time since which the workload has had too few pods. The time is reset when their number
-    grows."""
+    """Maps a workload to the monotonic time since which it has had too few pods. The time is reset when the number of
+    pods grows."""
     pod_counts: dict[Key, int] = field(default_factory=dict)
-    """Workload -> number of its pods when `missing` was set."""
+    """Maps a workload to the number of its pods when `missing` was set."""
     failures: dict[Key, str] = field(default_factory=dict)
     event_reads: dict[Key, tuple[int, float]] = field(default_factory=dict)
-    """Workload -> how often its Events were read, and when (monotonic) they may be read again."""
+    """Maps a workload to the number of times that its Events were read, and to the monotonic time after which they may be
+    read again."""
     starting: StartingPods = field(default_factory=StartingPods)
     coming: str = ""
     """An autoscaler has reported that it creates nodes for pods of the service. If these are the pods of a placement
     attempt, this is the start of the attempt. If a pod replaces a lost rank, this is the time at which the rank was
     lost. Both times are in RFC 3339, as in the status; "" without such a report."""
     secrets: dict[str, float] = field(default_factory=dict)
-    """Name of a Secret -> monotonic time after which its creation is attempted again in case it was deleted. The operator
-    cannot read Secrets."""
+    """Maps the name of a Secret to the monotonic time after which its creation is attempted again, in case somebody
+    deleted it. The attempts are necessary because the operator cannot read Secrets."""
     events: dict[tuple[str, str], float] = field(default_factory=dict)
-    """(reason, message) of an Event -> monotonic time when the Event was posted."""
+    """Maps (reason, message) of an Event to the monotonic time when the Event was posted."""
     last_bug: str = ""
     """The last unexpected error of `sync`, whose traceback is logged only once; "" if there was none."""
     status: Written = ("", "")
-    """Digests of the status that was written last, and of the fields that the server stored for it."""
+    """Two digests: of the status that was written last, and of the fields that the server stored for this status."""
     status_at: float = float("-inf")
     """Monotonic time of the last status write."""
     status_turn: float | None = None

@@ -48,7 +48,7 @@ class Reports(NamedTuple):
     transfers: Callable[[Iterable[Pod]], Transfers] = lambda _: {}
     """Returns the pairs of leaders whose transfers fail, by the UID of the pod of the router that reports them."""
     arrivals: Callable[[Iterable[Pod]], Arrivals] = lambda _: NO_ARRIVALS
-    """Returns the time of the last request that no engine could serve, and the time of the last generated token."""
+    """Returns two times: of the last request that no engine could serve, and of the last generated token."""
     scaling: Callable[[Resource], Manifest | None] = lambda _: None
     """Returns the value of the service's `status.scaling`; None if nothing was decided."""
     avoided: Callable[[str], Mapping[str, str]] = lambda _: {}

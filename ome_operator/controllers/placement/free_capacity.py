@@ -29,7 +29,7 @@ class FreeCapacity:
         """Copy of `_seen` that was made when `_seen` was replaced by a new mapping."""
         self._free: dict[str, Node] = {}
         self._unknown: set[str] = set()
-        """Nodes that have pods whose requests are not known yet."""
+        """Nodes with pods whose requests are not known yet."""
         self.version = 0
         """A number that increases with every change of the free capacity, so that callers can detect changes."""
 

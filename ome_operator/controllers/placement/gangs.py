@@ -52,8 +52,8 @@ class Gangs:
         self._book = ClaimBook(self._capacity.nodes, lambda: self._timeout)
         self._changes = 0
         self._granted: dict[Ref, tuple[str, bool]] = {}
-        """Admitted service -> (start of its wait, whether it probably fits). The same decision is returned until the status
-        of the service records the admission."""
+        """Maps an admitted service to a pair: the start of its wait, and whether it probably fits. The same decision is
+        returned until the status of the service records the admission."""
         self._stamp: tuple[int, int, int] = (-1, 0, 0)
         self._admissions = NOTHING
         self._texts: dict[Needs, str] = {}
@@ -61,12 +61,12 @@ class Gangs:
         """`_held_texts` maps a service and the needs of its pods to the other services whose pods occupy nodes that could
         hold these pods; `_held_at` is the version of the free capacity for which this was computed."""
         self._released, self._decided = dict[str, frozenset[Member]](), 0.0
-        """Service -> the groups whose nodes the service has to release because the groups do not serve; and the time of the
-        last decision about this, in seconds since the epoch."""
+        """Maps a service to a pair: the groups whose nodes it has to release because the groups do not serve, and the
+        time of the last decision about this, in seconds since the epoch."""
         self._read = dict[str, frozenset[Member]]()
-        """Service -> its groups with a lost rank for which the foreign pods on nodes have been read."""
+        """Maps a service to its groups with a lost rank for which the foreign pods on nodes have been read."""
         self._promised: dict[Ref, Needs] = {}
-        """Service -> the capacity that was promised to the service after a capacity check. The service has no claim to this
+        """Maps a service to the capacity that was promised to it after a capacity check. The service has no claim to this
         capacity yet, because its serving groups are still terminating."""
 
     @property

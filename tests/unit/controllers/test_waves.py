@@ -236,9 +236,9 @@ def test_service_with_two_edits_waits_for_the_first_and_counts_in_both() -> None
 def test_waiting_message_names_the_wave_of_the_service() -> None:
     fleet = edited(200)
     waves = [fleet.said[name].partition(" of ")[0] for name in fleet.services if fleet.said[name]]
-    assert [waves.count(f"waits for wave {number}") for number in (2, 3, 4)] == [9, 40, 150]
+    assert [waves.count(f"the service waits for wave {number}") for number in (2, 3, 4)] == [9, 40, 150]
     assert fleet.said[fleet.services[-1]] == (
-        "waits for wave 4 of 4 of ClusterServingRuntime rt, whose status.rollout shows the progress"
+        "the service waits for wave 4 of 4 of ClusterServingRuntime rt, whose status.rollout shows the progress"
     )
 
 

@@ -150,7 +150,10 @@ def test_edit_that_fails_everywhere_stops_at_the_first_service(rollback: bool) -
     assert (services.told["state"], services.told["failed"], services.told["waiting"]) == ("Stopped", 1, SIZE - 1)
     waiting = [member.condition("RolledOut") for member in services.members if member.ref not in begun]
     assert {said["reason"] for said in waiting} == {"WaitingForTurn"}
-    assert {said["message"].partition(" of ")[0] for said in waiting} == {"waits for wave 2", "waits for wave 3"}
+    assert {said["message"].partition(" of ")[0] for said in waiting} == {
+        "the service waits for wave 2",
+        "the service waits for wave 3",
+    }
     services.works = lambda _: True  # type: ignore[attr-defined]
     services.edit(replace(shape, image="c"), 3)
     assert services.round("c") <= begun
