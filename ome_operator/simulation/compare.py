@@ -96,8 +96,8 @@ class StepBacklog(NamedTuple):
     """Time from the step until no more than two requests waited for each prefill group."""
     least: float
     """Shortest possible value of `seconds`. A router does not move queued requests to other groups, so the groups that
-    existed at the step have to serve their own queues. These queues grow until new groups serve, which are requested at the
-    first reading after the step. The controller observes one reading later that the queues are empty."""
+    existed at the step have to serve their own queues. These queues grow until new groups serve. The controller requests
+    new groups at the first reading after the step, and observes one reading later that the queues are empty."""
 
 
 def backlogs(trace: Trace, result: SimulationResult) -> list[StepBacklog]:

@@ -18,7 +18,7 @@ from ome_operator.simulation.traces import TRACES
 from ome_operator.util.checkout import checkout
 
 WITHOUT_AIM = ("fast-sinusoid", "fast-steps")
-"""Traces whose results have no aim: their load changes about as fast as a group starts."""
+"""Traces whose results have no aim, because their load changes about as fast as a group starts."""
 
 
 def trace_section(trace_outcome: TraceOutcome) -> str:

@@ -48,7 +48,7 @@ class Trace(NamedTuple):
     constant: bool = False
     """Whether rate and lengths never change."""
     missing: tuple[tuple[float, float, str], ...] = ()
-    """(begin, end, field of `DemandSample`, or `all`) of the times in which a number is not known."""
+    """Triples (begin, end, field of `DemandSample`, or `all`) of the times in which a number is not known."""
 
 
 class TraceRequest(NamedTuple):
@@ -170,7 +170,7 @@ def parse_trace(text: str, name: str) -> Trace:
         ends.append((ends[-1] if ends else 0.0) + length)
         rows.append((rate, RequestKind(1.0, prompt, answer)))
         if len(rows) > MOST_ROWS:
-            raise UserError(f"{name} has more than {MOST_ROWS:,} rows: leave some out.")
+            raise UserError(f"{name} has more than {MOST_ROWS:,} rows: remove some rows.")
     peak, end = max((rate for rate, _ in rows), default=0.0), ends[-1] if ends else 0.0
     if peak <= 0:
         raise UserError(f"{name} has no row with a rate above 0: write a row such as 600,2,8000,1000.")
@@ -178,7 +178,10 @@ def parse_trace(text: str, name: str) -> Trace:
         most = f"{MOST_SECONDS / 86_400:.0f} days"
         raise UserError(f"{name} lasts {end:,.3g} s, but a trace has to last {LEAST_SECONDS} s to {most}: edit seconds.")
     if peak * end > MOST_REQUESTS:
-        raise UserError(f"{name} has up to {peak * end:,.0f} requests, more than {MOST_REQUESTS:,}: shorten it.")
+        raise UserError(
+            f"{name} has up to {peak * end:,.0f} requests, more than the {MOST_REQUESTS:,} that can be "
+            "simulated: shorten the trace."
+        )
 
     def row_at(at: float) -> tuple[float, RequestKind]:
         return rows[min(bisect_right(ends, at), len(rows) - 1)]

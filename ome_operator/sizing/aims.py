@@ -16,7 +16,8 @@ from ome_operator.sizing.error_bars import DEPLOYMENT, FIGURES, GPU, MODEL, bar,
 from ome_operator.sizing.priors import phases
 
 PAIRS = 1.1
-"""If the ratio of two measured throughputs is at least this number, the planner has to predict which of them is higher."""
+"""If the ratio of two measured throughputs is at least this number, the planner has to predict which of the two is
+higher."""
 TITLES = {"tokens": "throughput", "tpot": "TPOT", "ttft": "TTFT"}
 Key = Callable[[Row], tuple[object, ...]]
 

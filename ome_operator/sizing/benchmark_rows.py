@@ -34,7 +34,8 @@ def rows(job: Any, given: Mapping[str, str]) -> list[dict[str, str]]:
     status, metadata = _map(job.get("status")), _map(_map(job.get("spec")).get("serviceMetadata"))
     if status.get("state") != "Completed":
         raise PlanRefused(
-            f"The BenchmarkJob is {status.get('state') or 'not started'}: only a completed job can be compared."
+            f"The BenchmarkJob is {status.get('state') or 'not started'}, but only a completed job can be compared: wait "
+            "until it is completed."
         )
     name = str(_map(job.get("metadata")).get("name") or "job")
     layout = {
@@ -51,7 +52,7 @@ def rows(job: Any, given: Mapping[str, str]) -> list[dict[str, str]]:
     found = list(_rows(name, results if isinstance(results, list) else [], layout))
     if not found:
         raise PlanRefused(
-            f"No run of {name} has all of lengths, TTFT, TPOT and concurrency, so there is nothing to compare."
+            f"No run of {name} has all of lengths, TTFT, TPOT and concurrency, so no run can be compared with a prediction."
         )
     return found
 

@@ -68,8 +68,8 @@ class Row:
     hit: float
     """Fraction of the prompt tokens that the prefix cache held."""
     drafts: Drafts
-    """Speculative decoding of the run; no draft tokens if the row does not state that speculative decoding was on. If the
-    row states no number of draft tokens, the number is 1."""
+    """Speculative decoding of the run. The number of draft tokens is 0 if the row does not state that speculative
+    decoding was on, and 1 if the row states no number."""
     prefill: Role | None
     decode: Role | None
     concurrency: float | None
@@ -203,7 +203,9 @@ def row(fields: Fields, models: Models = shapes.shape) -> Row:
     if found.prefill is None and found.decode is None:
         raise PlanRefused("The row has no layout: fill in the layout of prefill or of decode.")
     if found.prefill and found.decode and found.concurrency is None:
-        raise PlanRefused("The row has no concurrency, which the model needs to compute a steady state.")
+        raise PlanRefused(
+            "The row has no concurrency, from which the model computes a steady state: fill in the concurrency."
+        )
     return found
 
 
@@ -234,7 +236,9 @@ def _role(fields: Fields, column: str, count: str) -> Role | None:
     role = Role(*workers(fields[column]))
     counted = _number(fields, count)
     if counted is not None and counted != role.gpus:
-        raise PlanRefused(f"{column} {fields[column]} has {role.gpus} GPUs, but {count} is {counted:g}.")
+        raise PlanRefused(
+            f"{column} {fields[column]} has {role.gpus} GPUs, but {count} is {counted:g}: correct one of the two."
+        )
     return role
 
 
@@ -242,7 +246,7 @@ def _hit(text: str) -> float:
     try:
         return parse_hit_rate(float(text or 0))
     except ValueError:
-        raise PlanRefused(f"hit is {text!r}, which is not a number.") from None
+        raise PlanRefused(f"hit is {text!r}, which is not a number: write a number from 0 to 1.") from None
 
 
 def _needed(fields: Fields, column: str) -> float:
@@ -264,7 +268,9 @@ def _number(fields: Fields, column: str) -> float | None:
     try:
         found = float(text)
     except ValueError:
-        raise PlanRefused(f"{column} is {text[:80]!r}, which is not a number.") from None
+        raise PlanRefused(
+            f"{column} is {text[:80]!r}, which is not a number: write a number, or leave the cell empty."
+        ) from None
     if not (math.isfinite(found) and 0 < found < _MOST):
         raise PlanRefused(f"{column} is {text[:80]}, and must be above 0 and below a billion.")
     if found < _LEAST:

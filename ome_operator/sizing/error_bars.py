@@ -130,7 +130,7 @@ class Trust:
     """The error bars of a prediction, and the rows from which they are computed."""
 
     error_bars: Mapping[str, Bar]
-    """The error bars by figure; empty if too few rows are similar to the prediction."""
+    """The error bars by figure. Empty if too few rows are similar to the prediction."""
     basis: str
     """A phrase that describes the rows from which the error bars are computed."""
     extrapolated: str

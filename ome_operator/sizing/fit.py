@@ -28,7 +28,7 @@ ROUNDS, ENOUGH = 40, 2e-4
 """Maximum number of iterations of a fit, and a fraction of the cost: the fit ends when an iteration reduces the cost by
 less than this fraction."""
 FOLDS = 12
-"""Number of parts into which cross-validation divides the deployments. A fit leaves out all deployments of a part."""
+"""Number of parts into which cross-validation divides the deployments. Each fit leaves out all deployments of a part."""
 _WEIGHTS = np.array([WEIGHT[name] for name in FIGURES])
 
 

@@ -23,18 +23,22 @@ def given_layout(request: PlanRequest, prefill: str, decode: str, c: Constants) 
     Raises PlanRefused if the layout does not fit into memory, cannot serve the load, or exceeds a bound of the request.
     """
     if not decode:
-        raise PlanRefused("--prefill needs --decode, the layout of the decode workers.")
+        raise PlanRefused("--prefill needs --decode, the layout of the decode workers: add --decode.")
     first = _side(request, "--prefill", prefill, PREFILL) if prefill else None
     second = _side(request, "--decode", decode, DECODE if prefill else BOTH)
     sized = replace(request, nodes=second.nodes + (first.nodes if first else 0))
     check(sized, c)
     state = steady_state(sized, first, second, c)
     if state is None and sized.rate is None:
-        raise PlanRefused(f"The KV cache of --decode {decode} cannot hold a request of this length.")
+        raise PlanRefused(
+            f"The KV cache of --decode {decode} cannot hold a request of this length: use more GPUs for a decode worker."
+        )
     if state is None:
         most = steady_state(replace(sized, rate=None), first, second, c)
         reached = f"at most {most.rate:.2f} requests a second" if most else "no request of this length"
-        raise PlanRefused(f"This layout can answer {reached}, but {sized.rate:g} are asked for.")
+        raise PlanRefused(
+            f"This layout can answer {reached}, but the load has {sized.rate:g} requests a second: use more workers."
+        )
     layout = Layout(first, second, state)
     if reason := too_slow(sized, state):
         raise PlanRefused(f"This layout exceeds the bounds: {reason}. Relax the bounds, or change the layout.")

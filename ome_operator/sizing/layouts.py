@@ -23,8 +23,8 @@ from ome_operator.util.wording import count
 
 _MOST_SPLITS = 24
 _BATCHES = (1.0, 32.0, 512.0)
-"""Numbers of requests per GPU for which the decode sides are compared, before each decode side is combined with prefill
-sides."""
+"""Numbers of requests per GPU for which decode sides are compared. Each decode side is compared before it is combined
+with prefill sides."""
 MOST_BATCH = 1024
 """Largest planned number of concurrent requests of an attention rank. No published run has more."""
 
@@ -141,11 +141,16 @@ def check(request: PlanRequest, c: Constants) -> None:
     longest = max(load.prompt + load.answer for load in request.loads)
     if shape.longest and longest > shape.longest:
         raise PlanRefused(
-            f"{longest:,.0f} tokens in and out together exceed the context length of {shape.name}, {shape.longest:,}."
+            f"{longest:,.0f} tokens of prompt and answer together exceed the context length of {shape.name}, "
+            f"{shape.longest:,} tokens: use shorter requests."
         )
     most = shape.experts or 256
     if request.nodes > most:
-        what = f"the {most} experts of {shape.name}" if shape.experts else f"{most}, which is the most for a dense model"
+        what = (
+            f"the {most} experts of {shape.name}"
+            if shape.experts
+            else (f"{most}, which is the largest number for a dense model")
+        )
         raise PlanRefused(
             f"{request.nodes:,} nodes are more than {what}: plan fewer nodes and run several replicas of the service."
         )
@@ -261,14 +266,14 @@ def why_none(request: PlanRequest, tried: TriedLayouts, c: Constants) -> str:
     if tried.missed:
         return _nearest(request, tried.missed)
     if request.rate is None:
-        return f"The KV cache of {name} on {machines} cannot hold a request of this length: ask for more nodes."
+        return f"The KV cache of {name} on {machines} cannot hold a request of this length: raise --nodes."
     unbounded = replace(request, rate=None)
     most = try_all(unbounded, c)
     if not most.good_layouts:
         return why_none(unbounded, most, c)
     reached = most.good_layouts[0].state.rate
     return (
-        f"{machines} can answer {reached:.2f} requests a second of {name} at most, but {request.rate:g} are asked for. "
+        f"{machines} can answer at most {reached:.2f} requests a second of {name}, but the load has {request.rate:g}. "
         f"About {math.ceil(request.nodes * request.rate / reached)} nodes would be enough."
     )
 
@@ -278,9 +283,9 @@ def _nearest(request: PlanRequest, missed: Sequence[Layout]) -> str:
     fastest = min(missed, key=lambda layout: max(layout.state.ttft / request.ttft, layout.state.tpot / request.tpot))
     state = fastest.state
     return (
-        f"No layout of {request.place.shape.name} on {_machines(request)} meets these bounds: the closest one has a "
-        f"mean TTFT of {state.ttft:.2f} s and a mean TPOT of {state.tpot * 1000:.1f} ms. Relax the bounds, or ask for "
-        "more nodes."
+        f"No layout of {request.place.shape.name} on {_machines(request)} meets these bounds: the closest layout has a "
+        f"mean TTFT of {state.ttft:.2f} s and a mean TPOT of {state.tpot * 1000:.1f} ms. Relax the bounds, or raise "
+        "--nodes."
     )
 
 

@@ -17,7 +17,7 @@ from ome_operator.sizing.priors import ConstantPrior
 from ome_operator.sizing.validate import compare_figures
 
 BEND = 0.15
-"""Size of a logarithmic error above which the error is weighted linearly instead of squared."""
+"""Size of a logarithmic error up to which the error is weighted by its square. A larger error is weighted linearly."""
 NOISE = 0.06
 """Typical logarithmic error of a row without outliers. It scales the weight of the priors."""
 STEP = 1e-4

@@ -18,9 +18,9 @@ class Fit:
     memory: Memory
     """The memory that the rank needs, in bytes."""
     missing: float
-    """Bytes by which the needed memory exceeds the available memory; 0 or less if the rank fits."""
+    """Bytes by which the needed memory exceeds the available memory. 0 or less if the rank fits."""
     tokens: int
-    """Number of tokens that the KV cache of an attention rank can hold."""
+    """Number of tokens for which the KV cache of an attention rank has space."""
     redundant: int
     """Total number of redundant copies of busy experts in the worker."""
     share: float

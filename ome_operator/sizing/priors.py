@@ -17,14 +17,14 @@ MEASURED: Mapping[str, float] = {
     "prefill.matrices": 1.66,
     "prefill.attention": 1.70,
 }
-"""Maps each term of kernels to the measured time on Hopper GPUs, divided by the time at the rates of the data sheet
-(docs/gpu.md). The latest fit used these factors. A test verifies that `tests/gpu/measured.py` computes these factors to
+"""Maps each term of kernels to a ratio on Hopper GPUs: the measured time, divided by the time at the rates of the data
+sheet (docs/gpu.md). The latest fit used these ratios. A test verifies that `tests/gpu/measured.py` computes them to
 within 4 %."""
 _MEASURED_ON = "hopper"
 _SURE, _UNSURE = 0.15, 0.3
-"""Standard deviations of the priors of kernels, on the measured family of GPUs and on other families."""
+"""Standard deviations of the priors of kernels: on the measured family of GPUs, and on other families."""
 _PARTS = ("layer", "moe", "request", "hop", "wire", "far")
-"""First words of the names of terms that are not the work of kernels."""
+"""First words of the names of terms that do not describe the work of kernels."""
 _WAITS = ("fixed", "burst", "queue", "ranks")
 
 

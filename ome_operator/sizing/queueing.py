@@ -17,8 +17,8 @@ _HALVINGS = 40
 _MOST_REQUESTS = 1e9
 """An upper limit for the number of requests in decode."""
 BURST = 0.1
-"""Waiting time that is caused by the initial burst of requests, averaged over all requests of a run. The unit is the time
-that prefill needs for all concurrent requests. A fitted factor multiplies the constant."""
+"""Waiting time that the initial burst of requests causes, averaged over all requests of a run. The unit is the time that
+prefill needs for all concurrent requests. A fitted factor multiplies the constant."""
 ACCEPTED = 0.8
 """Probability that a draft token is accepted if all draft tokens before it are accepted; used if the user states no number.
 Source: the DeepSeek-V3 report, section 5.4.3 (85 to 90 % of second tokens accepted, 1.8 times the speed). No calibration

@@ -54,7 +54,8 @@ def recipe(request: PlanRequest, layout: Layout, shelf: Library) -> Recipe:
     weights = _PRECISIONS.get(stored.name if stored else "", "others")
     if weights != request.place.shape.precision:
         raise RecipeRefused(
-            f"The weights of {served.name} are {weights}, but the plan assumes {request.place.shape.precision}."
+            f"The weights of {served.name} are {weights}, but the plan assumes {request.place.shape.precision}: pass the "
+            "precision of the weights to --precision."
         )
     shelf.machine(request.place.gpu.name)
     options = {
@@ -71,13 +72,13 @@ def chosen_recipe(request: PlanRequest, layouts: Sequence[Layout], number: int, 
     the best layout that has a recipe.
     """
     if number > len(layouts):
-        raise PlanRefused(f"There is no --layout {number}: only {len(layouts)} layouts work.")
+        raise PlanRefused(f"There is no --layout {number}, because only {len(layouts)} layouts work: choose a lower number.")
     found = _recipe_or_reason(request, layouts[number - 1], shelf)
     if isinstance(found, Recipe):
         return found
     tried = ((at, _recipe_or_reason(request, layout, shelf)) for at, layout in enumerate(layouts, 1))
     other = next((at for at, each in tried if isinstance(each, Recipe)), None)
-    instead = f"--layout {other} is the best layout that has a recipe." if other else "No other layout has a recipe."
+    instead = f"--layout {other} is the best layout for which a recipe exists." if other else "No other layout has a recipe."
     raise PlanRefused(f"Layout {number} cannot be written as manifests. {found} {instead}")
 
 

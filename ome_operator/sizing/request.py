@@ -21,11 +21,11 @@ class PlanRequest:
     loads: tuple[Load, ...]
     nodes: int
     rate: float | None = None
-    """Number of requests per second, which arrive at random. None if `concurrency` is given, or if the plan should reach
+    """Number of requests per second, which arrive at random. None if `concurrency` is set, or if the plan should reach
     the largest possible rate."""
     concurrency: float | None = None
-    """Number of requests that are always in progress. None if requests arrive at random, or if the plan should reach the
-    largest possible rate."""
+    """Number of requests that are in progress at all times. None if requests arrive at random, or if the plan should
+    reach the largest possible rate."""
     ttft: float = math.inf
     """Upper bound of the mean time to first token, in seconds."""
     tpot: float = math.inf

@@ -15,7 +15,8 @@ from ome_operator.sizing.queueing import BURST
 
 Array = NDArray[np.float64]
 OWN = ("decode", "prefill", "fixed", "burst", "queue", "ranks", "slots")
-"""Names of the factors of a row that belong to no single term, such as `decode`, which multiplies all terms of decode."""
+"""Names of the factors of a row that are not the factor of a single term. For example, `decode` multiplies all terms of
+decode."""
 HALVINGS = 32
 
 
@@ -31,8 +32,9 @@ class Rows:
         decode, prefill = (max(len(_terms(row, phase)) for row in rows) for phase in ("decode", "prefill"))
         self.decode, self.prefill, self.factors = decode, prefill, decode + prefill + len(OWN)
         self.terms = np.zeros((len(rows), decode, 4))
-        """Seconds of each term of decode at peak rates, with the shape (rows, terms, 4). The last axis has the coefficients
-        of 1, of the batch, of the square root of the batch, and of the share of the experts that the batch selects."""
+        """Seconds of each term of decode at peak rates, with the shape (rows, terms, 4). The last axis has four
+        coefficients: of 1, of the batch, of the square root of the batch, and of the share of the experts that the batch
+        selects."""
         self.prompts = np.zeros((len(rows), prefill))
         """Seconds of each term of prefill at peak rates, with the shape (rows, terms)."""
         self.bounded = np.zeros((len(rows), decode + prefill), bool)
@@ -49,7 +51,8 @@ class Rows:
             for at, own in enumerate(OWN, decode + prefill):
                 places += [(number, at, column[name]) for name in names.get(own, ()) if name in column]
         self.places = np.array(places).T
-        """Three index arrays: row, factor and constant of each constant that is part of a factor."""
+        """Three index arrays, with an entry for each constant that is part of a factor: the row, the factor, and the
+        constant."""
         reads = [row.prefill or row.decode for row in rows]
         answers = [row.decode or row.prefill for row in rows]
         self.chance = np.array([_chance(row) for row in rows])

@@ -62,8 +62,8 @@ class Shape:
     routed_flops: float
     """Number of operations for one token in routed experts."""
     rest_flops: Mapping[str, float]
-    """Maps each precision to the number of operations in it for one token, outside routed experts and without attention to
-    other tokens. Matrices that are not quantized compute in BF16."""
+    """Maps each precision to the number of operations in it for one token, without routed experts and without attention
+    to other tokens. Matrices that are not quantized compute in BF16."""
     head_flops: float
     """The part of `rest_flops` that prefill computes only for the last token of a prompt: the output projection to the
     vocabulary (LM head)."""
@@ -187,7 +187,9 @@ def check_sizes(name: str, text: Mapping[str, Any]) -> None:
     if wrong := wrong_size(text):
         raise PlanRefused(f"{name} {wrong}: check config.json.")
     if (layers := layer_count(text) or 0) > MOST_LAYERS:
-        raise PlanRefused(f"{name} has {layers:,} layers, but at most {MOST_LAYERS:,} may be: check config.json.")
+        raise PlanRefused(
+            f"{name} has {layers:,} layers, but models of at most {MOST_LAYERS:,} layers are supported: check config.json."
+        )
 
 
 def stored_precision(config: Mapping[str, Any], modelopt: Mapping[str, Any] | None = None) -> str | None:

@@ -30,13 +30,13 @@ from ome_operator.sizing.steps import ServingStack
 from ome_operator.sizing.workers import Worker
 
 SHORT = 8.0
-"""The predicted time of prefill is a linear function of the length of the prompt. It is determined by two predictions: for
-the mean length of the prompts, and for this length divided by `SHORT`."""
+"""The predicted time of prefill is a linear function of the length of the prompt. Two predictions determine the function:
+for the mean length of the prompts, and for this length divided by `SHORT`."""
 APART = 1.4
 """Ratio of the numbers of requests at neighboring points of the predicted curve."""
 NEVER = 0.9
-"""Largest relative error that is assumed for the time between tokens, so that a predicted time is multiplied by at most
-10."""
+"""Largest relative error that is assumed for the time between tokens. The limit ensures that a predicted time is
+multiplied by at most 10."""
 
 
 class DescribedGroup(NamedTuple):
@@ -63,9 +63,9 @@ def predict_speeds(
 def _predicted(groups: Mapping[str, DescribedGroup], model: Model | None, hardware: Set[str], load: Load) -> PlannedSpeeds:
     config = config_of(model) if model is not None else None
     if model is None or config is None:
-        raise PlanRefused("the config.json of the model is not known")
+        raise PlanRefused("`ome plan` does not know the config.json of the model")
     if len(hardware) != 1:
-        raise PlanRefused(f"the service may run on {len(hardware)} models of GPUs, but only one can be predicted")
+        raise PlanRefused(f"the service may run on {len(hardware)} models of GPUs, but `ome plan` can predict only one")
     starts = {role: _launch(role, group) for role, group in groups.items()}
     gpu = gpus.gpu(next(iter(hardware)))
     place = ServingStack(shapes.from_config(model.name, config), gpu, "sglang", starts[DECODE_ROLE].version)
@@ -86,12 +86,13 @@ def _launch(role: str, group: DescribedGroup) -> Launch:
     start = launch(group.container, group.annotations, packaged_versions())
     if start is None or start.engine != "sglang":
         raise PlanRefused(
-            f"only the arguments of SGLang can be read, and {role} starts {start.engine if start else 'another program'}"
+            f"`ome plan` can read only the arguments of SGLang, but {role} starts "
+            f"{(start.engine if start else 'another program')}"
         )
     if start.text("--device") == "cpu":
         raise PlanRefused(f"{role} runs on CPUs")
     if start.text("--speculative-algorithm"):
-        raise PlanRefused(f"{role} uses speculative decoding, whose acceptance is not known")
+        raise PlanRefused(f"{role} uses speculative decoding, and its rate of accepted tokens is not known")
     return start
 
 
@@ -102,7 +103,7 @@ def _worker(role: str, start: Launch) -> Worker:
     found = sizes(start)
     tp, dp = found.attention_tp, found.attention_dp
     if not tp or not dp or not found.ep or found.gpus is None:
-        raise PlanRefused(f"the parallel sizes of {role} are not known")
+        raise PlanRefused(f"`ome plan` does not know the parallel sizes of {role}")
     if found.gpus != tp * dp or found.ep not in (1, tp * dp):
         raise PlanRefused(
             f"{role} has pipeline stages, context parallelism, copies of the model or groups of experts, which the "

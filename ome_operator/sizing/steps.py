@@ -21,8 +21,8 @@ HOP, FAR = 10e-6, 30e-6
 """Seconds for a collective operation without data, within a link domain and between link domains. A fitted factor
 multiplies them."""
 REQUEST = 1e-6
-"""Seconds that a request adds to each step besides the computation of the model (sampling, scheduling). A fitted factor
-multiplies this constant."""
+"""Seconds that a request adds to each step for sampling and scheduling, in addition to the computation of the model. A
+fitted factor multiplies this constant."""
 FIRST = 0.1
 """Seconds of TTFT that are not part of the prefill step. A fitted factor multiplies this constant."""
 SENT, RETURNED = 1.0, 2.0
@@ -30,9 +30,9 @@ SENT, RETURNED = 1.0, 2.0
 
 
 KERNELS = frozenset({"weights", "cache", "attention", "matrices", "experts"})
-"""The terms that are the work of kernels on one GPU. Each family of GPUs has factors of its own for them."""
+"""The terms that describe the work of kernels on one GPU. Each family of GPUs has its own factors for them."""
 _DATA = ("wire", "far")
-"""The first words of the names of the terms for the data of messages."""
+"""The first words of the names of the terms that describe the transfer of data."""
 PAIR, TOGETHER = "pair", "together"
 """How engines serve: prefill and decode on different GPUs (disaggregation), or both on the same GPUs."""
 

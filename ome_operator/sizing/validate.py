@@ -25,7 +25,7 @@ class Answer:
     regime: str
     """The dominant part of TTFT: `waits`, `queues` or `reads`, as SteadyState.dominant_part defines them."""
     taught: bool
-    """Whether this row is one of the rows on which the constants were fitted."""
+    """Whether this row is one of the rows to which the constants were fitted."""
     predicted: Mapping[str, float]
     """Predicted value of each figure: ttft and tpot in seconds, tokens in tokens per second for each GPU."""
     measured: Mapping[str, float]

@@ -11,8 +11,8 @@ _WRITTEN = re.compile(rf"{_SIZE}x\(tp{_SIZE} dp{_SIZE} etp{_SIZE} ep{_SIZE}\)(?:
 _SHORT = re.compile(rf"{_SIZE}x(DEP|TEP|TP|DTP){_SIZE}")
 _MOST = 10_000
 NODE_OF_EXPERTS = 8
-"""Largest number of GPUs among which engines divide an expert. A calibration row with a larger number is mislabelled: its
-experts are complete on their GPUs, as a note in the calibration file states."""
+"""Largest number of GPUs among which engines divide an expert. A calibration row with a larger number has a wrong label:
+its experts are complete on their GPUs, as a note in the calibration file states."""
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ def parse_workload(data: Any, name: str) -> tuple[Load, ...]:
 def _load(facts: Mapping[str, Any]) -> Load:
     share = _share(facts.get("share", 1.0), "The share")
     if share <= 0:
-        raise PlanRefused("A share is not above 0: write a positive number.")
+        raise PlanRefused("A share of a workload is not above 0: write a positive number.")
     return Load(tokens(str(facts["in"])), tokens(str(facts["out"])), parse_hit_rate(facts.get("hit", 0.0)), share)
 
 
@@ -60,7 +60,9 @@ def parse_hit_rate(value: Any, title: str = "The hit") -> float:
     """
     found = _share(value, title)
     if found >= 1:
-        raise PlanRefused("A hit rate must be below 1, because the last token of a prompt is always computed.")
+        raise PlanRefused(
+            "A hit rate must be below 1, because the last token of a prompt is always computed: write a number below 1."
+        )
     return found
 
 
@@ -81,7 +83,7 @@ def tokens(text: str) -> float:
     """Return the number of tokens for a text such as 2000 or 30k."""
     number = _amount(text, _TOKENS, "a length in tokens")
     if not 1 <= number <= MOST_TOKENS:
-        raise PlanRefused(f"A length of {number:,.0f} tokens is out of range: write 1 to {MOST_TOKENS:,}.")
+        raise PlanRefused(f"A length of {number:,.0f} tokens is out of range: write a number from 1 to {MOST_TOKENS:,}.")
     return number
 
 
@@ -107,5 +109,5 @@ def _amount(text: str, units: Mapping[str, float], expected: str) -> float:
     except ValueError:
         raise PlanRefused(f"{text!r} is not {expected}: write a number such as 2000.") from None
     if not math.isfinite(number):
-        raise PlanRefused(f"{text!r} is not {expected}: it is too large.")
+        raise PlanRefused(f"{text!r} is not {expected}, because it is too large: write a smaller number.")
     return number
