@@ -14,8 +14,8 @@ from ome_operator.agent.store import HIDDEN
 from ome_operator.core.weights.mount import NAMESPACES, weights_parent
 
 LEGACY_DIGITS = 8
-"""Length in characters of a directory name that an earlier version of the agent created. Such a name is derived from the
-URI alone, so that several models could share the directory."""
+"""Length in characters of a directory name that an earlier version of the agent created. Such a name depends only on the
+URI, so that several models could share the directory."""
 _SHARED = tuple(f"{keys.MODEL_LABEL_PREFIX}{kind}." for kind in ("clusterbasemodel", "finetunedweight"))
 
 

@@ -28,8 +28,8 @@ from ome_operator.util.json_limits import parsed
 logger = logging.getLogger(__name__)
 
 LOOK_EVERY, CLEAN_EVERY, MARK_EVERY = 2.0, 600.0, 30.0
-"""Seconds between two searches for new directories, between two removals of old caches, and between two attempts to record
-the UID of a namespace."""
+"""Three intervals in seconds: between two searches for new directories, between two removals of old caches, and between
+two attempts to record the UID of a namespace."""
 TOGETHER, OF_NAMESPACE = 8, 4
 """Maximum number of connections that are served at the same time. The first value is the limit for all pods together, the
 second value the limit for the pods of one namespace.
@@ -38,9 +38,10 @@ SLOT, PAUSE = 0.25, 0.2
 """Minimum seconds for which a connection counts towards these limits, and seconds for which a socket accepts no connection
 after a limit was reached. Both values limit the work of the agent and of the API server if pods connect without a pause."""
 SILENCE, LONGEST = 20.0, 600.0
-"""Maximum seconds for which a pod may neither send nor receive bytes, and for which a connection may last."""
+"""Two times in seconds: the longest time for which a pod may neither send nor receive bytes, and the longest time of a
+connection."""
 ASK = 10.0
-"""Maximum seconds to wait until the API server returns the UID of a namespace."""
+"""Maximum number of seconds until the API server has to return the UID of a namespace."""
 LINE = 1024
 """Maximum length of a request in bytes."""
 CHUNK = 1 << 20
@@ -71,7 +72,7 @@ class CompileServer:
             try:
                 await self.look()
             except Exception:  # the agent's other work does not depend on compile caches
-                logger.exception("cannot keep compile caches now; the next attempt is in %.0f s", MARK_EVERY)
+                logger.exception("the agent cannot keep compile caches now, and tries again in %.0f s", MARK_EVERY)
                 await asyncio.sleep(MARK_EVERY)
             await asyncio.sleep(LOOK_EVERY if self._store.limit else CLEAN_EVERY)
 

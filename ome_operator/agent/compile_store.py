@@ -36,8 +36,8 @@ PLACES = 64
 """Maximum number of directories of a namespace below a root. Pods in other directories are not answered, and these
 directories are removed, the oldest first."""
 ENTRIES = 32
-"""Maximum number of files in a directory. If a directory has more, no archive is added to it. The limit exists because a pod
-can name any hardware."""
+"""Maximum number of files in a directory. No archive is added to a directory with more files. The limit exists because a
+pod can name any hardware."""
 LOADS = 3
 """Number of times that an archive may be loaded without an engine that serves afterwards. The next attempt to load the
 archive withdraws it, because the archive may be the reason why the engine does not start."""
@@ -132,11 +132,11 @@ class CompileStore:
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except FileNotFoundError as error:
-            raise CacheRefused("none is sealed on this node yet") from error
+            raise CacheRefused("the node has no sealed compile cache of this engine yet") from error
         with os.fdopen(descriptor, "rb") as file:
             if not _is_whole(file):
                 path.unlink(missing_ok=True)
-                raise CacheRefused("the sealed cache was damaged, and is removed")
+                raise CacheRefused("the sealed compile cache was damaged, so the agent has removed it")
             with self._lock:
                 self._count(place, hardware)
             os.utime(descriptor, (self._clock(), self._clock()))
@@ -157,8 +157,12 @@ class CompileStore:
                 _named(place, hardware, _CACHE).unlink(missing_ok=True)
                 counter.replace(withdrawn := _named(place, hardware, _WITHDRAWN))
                 os.utime(withdrawn, (now, now))
-                logger.warning("%s: removed the compile cache, because %d starts with it did not serve", place.path, LOADS)
-                raise CacheRefused(f"the last {LOADS} starts with the sealed cache did not serve, so it is removed")
+                logger.warning(
+                    "%s: removed the compile cache, because the last %d starts with it did not serve", place.path, LOADS
+                )
+                raise CacheRefused(
+                    f"the last {LOADS} starts with the sealed compile cache did not serve, so the agent has removed it"
+                )
         with counter.open("ab") as file:
             file.write(b".")
         os.utime(counter, (now, now))
@@ -175,10 +179,11 @@ class CompileStore:
                 age = self._clock() - _named(place, hardware, _WITHDRAWN).stat().st_mtime
                 if age < WITHDRAWN:
                     raise CacheRefused(
-                        "engines that started with the former cache never served, so no cache is stored for some days"
+                        "engines that started with the previous compile cache never served, so the agent stores no "
+                        "compile cache for some days"
                     )
             if sum(1 for _ in place.path.iterdir()) > ENTRIES:
-                raise CacheRefused("the directory of this engine on the node has caches of too many kinds of hardware")
+                raise CacheRefused("the node already has compile caches of this engine for too many kinds of hardware")
             return True
 
     def receive(self, place: CachePlace, hardware: str, read: Callable[[int], bytes]) -> int:
@@ -214,7 +219,9 @@ class CompileStore:
                 counted[0] += len(data)
                 self._arriving += len(data)
                 if self._arriving > max(self._budget, self.limit + CHUNK):
-                    raise CacheRefused("other caches arrive at the same time, and exceed the space for compile caches")
+                    raise CacheRefused(
+                        "other compile caches arrive at the same time, and together they exceed the space for compile caches"
+                    )
             return data
 
         return bounded
@@ -231,13 +238,13 @@ class CompileStore:
                     raise CacheRefused("the disk of the node has too little free space")
             size += len(data)
             if size > self.limit:
-                raise CacheRefused(f"it has more than {self.limit} bytes")
+                raise CacheRefused(f"the compile cache has more than {self.limit} bytes")
             file.write(data)
             tail += data
             digest.update(tail[:-HASH])
             tail = tail[-HASH:]
         if len(tail) < HASH or digest.digest() != tail:
-            raise CacheRefused("the cache did not arrive completely")
+            raise CacheRefused("the compile cache did not arrive completely")
         return size
 
     def _make_room(self, namespace: str, size: int) -> None:

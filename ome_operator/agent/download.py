@@ -53,16 +53,16 @@ class Limits:
     """The resources that a node spends on downloads."""
 
     files: int = 8
-    """Number of concurrent downloads: files, or pieces of files when fewer files remain."""
+    """Number of concurrent downloads. They are downloads of files, or of pieces of files when fewer files remain."""
     piece: int = BLOCK
-    """Size of a piece in bytes; a file is split into pieces if it is at least two pieces long."""
+    """Size of a piece in bytes. A file is split into pieces if it is at least two pieces long."""
     throttle: Throttle = field(default_factory=lambda: Throttle(0))
     tries: int = 8
     """Consecutive attempts without a new byte after which the download of a file fails for now."""
     wrong: int = 5
     """Number of times that a complete file may arrive with a wrong hash before its download fails."""
     first: float = 0.5
-    """Seconds before the second attempt; the pause doubles with each further attempt, up to `last`."""
+    """Seconds before the second attempt. Each further attempt doubles the pause, up to `last`."""
     last: float = 60.0
     listing: float = 60.0
     """Seconds that the source may take to return its list of files."""
@@ -215,7 +215,7 @@ class Download:
                 if wrong >= self._limits.wrong:
                     called, name = fetch.file.hash.algorithm_name, fetch.file.name
                     return (
-                        f"{name} was downloaded {wrong} times, and each time its {called} differed from the one that "
+                        f"{name} was downloaded {wrong} times, and each time its {called} differed from the {called} that "
                         "the source states"
                     )
                 await self._pause(wrong - 1, SourceUnreachable(""))

@@ -25,7 +25,7 @@ class RemainingDownload(NamedTuple):
     """The files of a model that still have to be downloaded."""
 
     fetch: tuple[Fetch, ...]
-    """Files to download, larger files first, so that the last files to finish are small."""
+    """Files to download, with the larger files first, so that the files that end last are small."""
     total: int
     """Size of the complete model in bytes."""
 
@@ -74,8 +74,8 @@ def too_full_message(missing: int, free: int, directory: str) -> str:
     if missing <= free or missing == 0:
         return ""
     return (
-        f"the download needs {size_text(missing)} more, but only {size_text(max(0, free))} are available below {directory} "
-        "(1 GiB is always kept free, and space is reserved for running downloads): delete files there"
+        f"the download needs {size_text(missing)} more than the {size_text(max(0, free))} that are available below "
+        f"{directory} (1 GiB is always kept free, and space is reserved for running downloads): delete files there"
     )
 
 

@@ -13,7 +13,8 @@ from contextlib import asynccontextmanager
 from ome_operator.storage.listing import SourceError
 
 TurnCheck = Callable[[], bool]
-"""A function that returns whether a turn is over: its minimum length has passed, and another namespace is waiting."""
+"""A function that returns whether a turn is over. A turn is over when its minimum length has passed and another namespace
+is waiting."""
 
 
 class TurnExpired(SourceError):
@@ -35,7 +36,7 @@ class FairQueue:
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
         self._given = 0
         self._last: Counter[str] = Counter()
-        """Namespace -> the sequence number of its last turn; 0 if the namespace has had no turn yet."""
+        """Maps a namespace to the sequence number of its last turn; 0 if the namespace has had no turn yet."""
 
     @asynccontextmanager
     async def turn(self, namespace: str) -> AsyncIterator[TurnCheck]:

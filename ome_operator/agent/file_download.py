@@ -25,7 +25,7 @@ LINGER = 0.2
 """Maximum seconds before received bytes are written to the disk, because a kill loses bytes that are not written."""
 
 Read = Callable[[int, int], AsyncIterator[bytes]]
-"""A function that iterates over the bytes of the file from the first offset up to, and excluding, the second offset. It
+"""A function that iterates over the bytes of the file from the first offset to the second offset, which is excluded. It
 raises SourceError."""
 
 
@@ -46,8 +46,8 @@ class FileDownload:
     def __init__(self, file: RemoteFile, store: Store, read: Read, line: Downlink, step: int) -> None:
         self._file, self._store, self._read, self._line, self._step = file, store, read, line, step
         self._taken: dict[int, asyncio.Event] = {}
-        """First byte of each piece that a task downloads or has downloaded -> an event that is set when the task has
-        ended."""
+        """Maps the first byte of each piece that a task downloads or has downloaded to an event that is set when the task
+        has ended."""
 
     async def run(self, helpers: int) -> Checker:
         """Download the missing bytes with up to `helpers` extra connections, and return the checker of the complete file.

@@ -16,7 +16,7 @@ class FreeSpace:
 
     def __init__(self) -> None:
         self._claims: dict[Path, tuple[int, Progress]] = {}
-        """Directory of a download -> the device number of its disk, and its progress."""
+        """Maps the directory of a download to the device number of its disk, and to its progress."""
 
     def available_bytes(self, directory: Path, disk: int, free: int) -> int:
         """Return the number of bytes that the download into `directory` may use on the disk with device number `disk` and

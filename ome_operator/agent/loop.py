@@ -42,8 +42,8 @@ T = TypeVar("T")
 KIND = "NodeModels"
 TICK = 1.0
 REFUSED_LAST = 30.0
-"""Maximum seconds between two attempts to write a record that the API server rejects. The limit is high because the
-agents of all nodes retry."""
+"""Maximum number of seconds between two attempts to write a record that the API server rejects. The limit is high because
+the agents of all nodes retry."""
 PROGRESS_EVERY = 10.0
 """Seconds between two reports in which only the progress changed."""
 AGAIN_EVERY = 30.0
@@ -68,11 +68,11 @@ class Agent:
         self._wall, self._clock = wall, clock
         self._models: dict[str, AnyModel] = {}
         self._unparsed: dict[str, str] = {}
-        """UID -> kind of each model that this agent cannot parse. The agent does not know the directories of these
-        models."""
+        """Maps a UID to the kind of a model that this agent cannot parse. The agent does not know the directories of
+        these models."""
         self._broken: Mapping[str, str] = {}
-        """UID -> error message of each model that this agent cannot handle. The model is reported as Failed; other models
-        are not affected."""
+        """Maps a UID to the error message of a model that this agent cannot handle. The agent reports this model as
+        Failed; other models are not affected."""
         self._quota = Quota(settings.policy.models_per_namespace)
         self._audit = Resync(
             tuple(PARSE),

@@ -10,12 +10,13 @@ from ome_operator.modelinfo.safetensors import header_length
 from ome_operator.util.json_limits import MIB, TooLarge, most_bytes
 
 MAX_FILES = 256
-"""Maximum number of safetensors files whose headers are read. For models with more files, the facts come from the index
+"""Maximum number of safetensors files whose headers are read. For a model with more files, the facts come from the index
 file."""
 
 MAX_HEADER_BYTES = 128 * MIB
-"""Maximum bytes of all headers together. This limits the time for parsing the headers, because the author of the files
-decides how long they are. Headers are parsed one by one, and `extract.HEADER_MEMORY` limits the memory for each."""
+"""Maximum number of bytes of all headers together. This limits the time for parsing the headers, because the author of
+the files decides how long they are. Headers are parsed one by one, and `extract.HEADER_MEMORY` limits the memory for each
+header."""
 
 
 _READING = threading.Lock()

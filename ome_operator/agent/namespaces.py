@@ -21,8 +21,8 @@ logger = logging.getLogger(__name__)
 FORMER = ".former"
 MARK = "uid"
 USED_EVERY, UNUSED_EVERY = 300.0, 30.0
-"""Seconds between two checks of a namespace: the first value for a namespace with models on this node, the second for a
-namespace without models."""
+"""Seconds between two checks of a namespace. The first value is for a namespace with models on this node, the second for
+a namespace without models."""
 
 
 class Namespaces:
@@ -34,7 +34,7 @@ class Namespaces:
         """UIDs of the models whose namespace has been checked since the model was first seen."""
         self._looked_at: dict[str, float] = {}
         self.waiting = False
-        """Whether the namespace of some model has not been checked yet because the API server has not answered."""
+        """Whether the namespace of a model has not been checked yet, because the API server has not answered."""
 
     def is_checked(self, model: str) -> bool:
         """Return whether the namespace of the model with this UID was checked. Only then do the files on this disk belong

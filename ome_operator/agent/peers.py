@@ -26,7 +26,7 @@ from ome_operator.storage.http import Credential, read_range, session
 from ome_operator.storage.listing import Listing, RemoteFile, Source, SourceError
 
 PEERS_ASKED = 8
-"""Maximum number of peers that are asked for a file. If there are more peers, a random selection is asked."""
+"""Maximum number of peers that are asked for a file. If there are more peers, a random selection of them is asked."""
 UPLOADS = 16
 """Maximum number of files that a node serves at the same time; further requests are answered with status 503."""
 PATIENCE = aiohttp.ClientTimeout(total=2.0)
@@ -167,7 +167,7 @@ class PeerServer:
         self._roots, self._token, self._clock = [Path(root) for root in roots], token, clock
         self._own_address = own_address
         self._index: dict[tuple[str, str], Path] = {}
-        """(namespace, hash) -> path of the file; the namespace is "" for files of cluster-scoped models."""
+        """Maps (namespace, hash) to the path of the file. The namespace is "" for files of cluster-scoped models."""
         self._indexed_at = -1e9
         self.busy = 0
         """Number of files that are being served at present."""

@@ -26,7 +26,8 @@ class CachedWeights(NamedTuple):
     """The result of reading one directory into the page cache."""
 
     bytes: int
-    """Bytes of the weights that are in the page cache; if the kernel does not report this, the bytes that were read."""
+    """Bytes of the weights that are in the page cache. If the kernel does not report this number, the bytes that were
+    read."""
     total: int
     """Total bytes of those files in the directory that engines read."""
     message: str = ""

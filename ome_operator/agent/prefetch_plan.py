@@ -15,14 +15,14 @@ has.
 SMALL = 64 * MIB
 """Maximum size in bytes of a file without weights, such as a tokenizer. A larger file is not read into the page cache."""
 RESERVE, RESERVED_SHARE = 2 * GIB, 0.1
-"""Bytes, and fraction of the node's memory. The larger of both amounts is left unused for programs that start in the
-meantime."""
+"""Two amounts: a number of bytes, and a fraction of the node's memory. The larger amount is left unused for programs that
+start in the meantime."""
 MARGIN = 256 * MIB
 """Bytes of the container's memory limit that are left for the agent itself. If the agent needs more, the kernel drops
 prefetched pages."""
 NODE, CONTAINER, SETTING = "the free memory of this node", "the memory limit of the agent's container", "agent.prefetchGB"
-"""Texts for messages that name what limits the number of bytes that are read into the page cache: the memory of the node,
-the memory of the container, or a setting."""
+"""Texts for messages about the limit of the bytes that are read into the page cache: the memory of the node, the memory
+of the container, or a setting."""
 
 
 class Piece(NamedTuple):

@@ -55,8 +55,8 @@ class Store:
         self._identity, self._lenders = dict(identity), lenders or self._neighbours
         self._lent: dict[tuple[Hash, int], list[Path]] | None = None
         self._seen: dict[str, VerifiedFile] = {}
-        """File name -> journal entry, for entries that this process wrote, and for entries whose files this process has
-        compared with their hashes."""
+        """Maps a file name to its journal entry. It contains the entries that this process wrote, and the entries whose
+        files this process has compared with their hashes."""
         self.root = self.home / digest
         """The directory of this revision."""
         self._manifest = self.home / f"{digest}.json"

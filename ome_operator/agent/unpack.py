@@ -93,7 +93,9 @@ def _files(archive: tarfile.TarFile) -> Iterator[tuple[tarfile.TarInfo, str]]:
             )
         names.add(name)
         if (name_bytes := name_bytes + len(name)) > NAMES:
-            raise RequestRefused(f"the file names in the archive take more than {NAMES} bytes, which no model needs")
+            raise RequestRefused(
+                f"the file names in the archive take more than {NAMES} bytes, which is more than any model needs"
+            )
         yield item, name
 
 

@@ -35,7 +35,9 @@ def find_damaged_files(root: Path, manifest: Manifest, *, sample: float, chance:
     sampled = min(len(blocks), max(1, round(len(blocks) * sample)))
     for file, number in chance.sample(blocks, sampled):
         if block_crc(root / file.name, number) != file.blocks[number]:
-            damages.append(DamagedFile(file.name, f"the bytes from offset {number * BLOCK} changed"))
+            damages.append(
+                DamagedFile(file.name, f"the bytes from offset {number * BLOCK} differ from the downloaded bytes")
+            )
     return damages
 
 

@@ -54,7 +54,7 @@ class AgentSettings:
     limits: Limits = field(default_factory=Limits)
     node: str = ""
     peers: Callable[[Source, str], Source] | None = None
-    """A function that returns, for a source and a namespace, a source that asks other nodes first. None if the agent does
+    """A function that returns, for a source and a namespace, a source that first asks other nodes. None if the agent does
     not ask other nodes."""
     policy: AgentPolicy = _POLICY
     again: float = 10.0
@@ -85,7 +85,7 @@ class Work:
         """Monotonic time at which the next pass over this model (a download or a verification) is due."""
         self.owns_link = True
         """Whether this model owns the symlink at its path. If two models have the same files and the same path, only the
-        first model owns it."""
+        first of them owns it."""
 
     def shares_download(self, other: "Work") -> bool:
         """Return whether this work downloads the files that `other` needs, so that `other` needs no separate download."""
@@ -295,10 +295,10 @@ class Work:
             self._may_read_at = clock + self._settings.again_last * ended
         if ended < READINGS and clock >= self._may_read_at:
             return ""
-        following = "they are not read again until the model is edited"
+        following = "the agent does not read the facts again until the model is edited"
         if ended < READINGS:
             self.due = min(self.due, self._may_read_at)
-            following = f"they are read again in {self._may_read_at - clock:.0f} s"
+            following = f"the agent reads the facts again in {self._may_read_at - clock:.0f} s"
         times = "once" if ended == 1 else f"{ended} times"
         return f"the agent ended {times} while it read the facts in the model's files, so {following}"
 

@@ -25,7 +25,8 @@ seconds that the request took."""
 
 NEVER = "1"
 """A resourceVersion that no live object has: versions are etcd revisions, and the first write is revision 2. With this
-version a server-side apply creates an absent object, and is refused with 409 if the object exists: one atomic request."""
+version, a server-side apply creates an absent object in a single atomic request. The API server refuses it with 409 if
+the object exists."""
 
 APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"

@@ -23,7 +23,7 @@ from ome_operator import quantity
 from ome_operator.errors import OmeError
 
 LONGEST_WAIT = 3600
-"""Maximum seconds for which an answer can delay the next attempt by the header Retry-After."""
+"""Maximum number of seconds for which an answer can delay the next attempt by the header Retry-After."""
 
 
 class KubeError(OmeError):
@@ -88,7 +88,7 @@ CLOSED = "the connection was closed before the TLS handshake ended"
 _CONNECT_TIMEOUT = "Connection timeout to host"
 """Beginning of aiohttp's message if there was no connection in time."""
 MALFORMED = "failed to create typed patch object"
-"""Part of the message with which an API server answers, with code 500, an applied object whose fields or lists do not
+"""Part of the message with which an API server answers with code 500, if the fields or lists of an applied object do not
 match the schema of its kind."""
 _BY_CODE: Mapping[int, type[KubeError]] = {
     400: Invalid,

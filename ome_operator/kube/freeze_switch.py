@@ -15,8 +15,8 @@ from ome_operator.kube.errors import KubeError, NotFound
 logger = logging.getLogger(__name__)
 
 ReadFreeze = Callable[[Mapping[str, str]], str]
-"""Function that maps the annotations of the Lease to a text: since when, by whom and why everything is frozen; "" if
-nothing is frozen."""
+"""A function that returns, from the annotations of the Lease, a text that states since when, by whom and why everything
+is frozen; "" if nothing is frozen."""
 
 
 class FreezeSwitch:
@@ -36,7 +36,7 @@ class FreezeSwitch:
         self._read_freeze, self._changed, self._interval = read_freeze, changed, interval
         self._frozen, self._trouble = "", ""
         self.known = asyncio.Event()
-        """An event that is set once the Lease has been read. No rollout may begin before that."""
+        """An event that is set once the Lease has been read. No rollout may begin before the event is set."""
 
     async def run(self) -> None:
         """Read the Lease periodically, without end."""

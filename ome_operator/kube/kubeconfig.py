@@ -18,7 +18,7 @@ import yaml
 from ome_operator.errors import OmeError
 
 SECTIONS = {"clusters": "cluster", "contexts": "context", "users": "user"}
-"""List of a kubeconfig -> the field of its entries that contains the settings."""
+"""Maps a list of a kubeconfig to the field of its entries that contains the settings."""
 STRINGS = {
     "cluster": (
         "server", "certificate-authority", "certificate-authority-data", "tls-server-name", "proxy-url",
@@ -57,7 +57,7 @@ class Kubeconfig(NamedTuple):
     """The settings that a context uses."""
 
     content: dict[str, Any]
-    """A kubeconfig with this context, its cluster and its user alone. The names of files are absolute."""
+    """A kubeconfig that contains only this context, its cluster and its user. The names of files are absolute."""
     namespace: str
     """Namespace of the context; "" if the context names no namespace."""
     plugin: str
@@ -111,7 +111,7 @@ def _body(file: Path) -> Mapping[str, Any]:
     try:
         body = yaml.safe_load(file.read_text())
     except IsADirectoryError as error:
-        raise KubeconfigMistake(f"{file} is a folder: name the file in it") from error
+        raise KubeconfigMistake(f"{file} is a folder: name the kubeconfig in this folder") from error
     except OSError as error:
         raise KubeconfigMistake(f"{file} cannot be read ({error.strerror}): name a file that you may read") from error
     except UnicodeDecodeError as error:

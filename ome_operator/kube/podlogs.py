@@ -34,7 +34,7 @@ class LogWindow:
     """Maximum age of the lines in seconds."""
     since_time: str | None = None
     """Time of the oldest line in RFC 3339. The API server compares whole seconds, so the result also contains older lines
-    of that second."""
+    of the same second."""
 
     def query(self, container: str) -> dict[str, str]:
         """Return the query parameters of the request."""

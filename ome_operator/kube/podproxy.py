@@ -11,7 +11,8 @@ from ome_operator.util import bounded
 from ome_operator.util.json_limits import MIB, parsed
 
 LARGEST = 4 * 2**20
-"""Default of the maximum number of bytes of a page that are read, because a pod may send any number of bytes."""
+"""Default of the maximum number of bytes of a page that are read. The number is limited because a pod may send any number
+of bytes."""
 MEMORY = 64 * MIB
 """Maximum bytes of memory while an error message, which may come from the pod, is parsed."""
 PATIENCE = 5.0

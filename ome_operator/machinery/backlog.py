@@ -26,7 +26,7 @@ class TimeShare:
         self._rest, self._slice = 1.0 / share - 1.0, piece
         self._spent = 0.0
         self.again = 0.0
-        """Time from which on the work may continue."""
+        """Time from which the work may continue."""
 
     def record_run(self, now: float, seconds: float, *, alone: bool) -> None:
         """Record that a run took `seconds`. `alone` is true if there is no other work."""
@@ -44,7 +44,8 @@ class Backlog(Generic[K]):
     def __init__(self, group: Callable[[K], Hashable]) -> None:
         self._group = group
         self._groups: OrderedDict[Hashable, OrderedDict[K, float]] = OrderedDict()
-        """Group -> key -> time since which the key is dirty. The next group, and the next key of each group, come first."""
+        """Maps a group to a map from keys to the time since which the key is dirty. The next group, and the next key of
+        each group, come first."""
 
     def __iter__(self) -> Iterator[K]:
         return (key for keys in self._groups.values() for key in keys)

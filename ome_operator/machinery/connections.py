@@ -11,8 +11,8 @@ from typing import Any
 from aiohttp import web
 
 CONNECTIONS = 512
-"""Maximum number of open connections of a server. Probes, scrapes and the operator need only a few. On the port that answers
-requests while no engine runs, each client keeps its connection for milliseconds."""
+"""Maximum number of open connections of a server. Probes, scrapes and the operator need only a few connections. On the
+port that answers requests while no engine runs, each client keeps its connection for milliseconds."""
 
 YOUNG = 1.0
 """Seconds for which an accepted connection is treated as open before aiohttp lists it."""
@@ -28,8 +28,8 @@ class BoundedRunner(web.AppRunner):
         super().__init__(app, access_log=None, handle_signals=False, **options)
         self._most = most
         self._open: dict[web.RequestHandler, float] = {}
-        """Open connection -> monotonic time until which the connection is treated as open although aiohttp does not list it;
-        the oldest connection first."""
+        """Maps an open connection to the monotonic time until which the connection counts as open although aiohttp does
+        not list it. The oldest connection comes first."""
         self._busy = set[web.RequestHandler]()
         """Connections whose request is being handled. A connection is not included while its response is sent."""
         app.middlewares.append(self._count)

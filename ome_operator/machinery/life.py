@@ -20,7 +20,7 @@ class ProcessLife:
         self.state = "starting"
         self.ready = True
         self.dead = ""
-        """Reason why the process ends unexpectedly; "" while there is no such reason."""
+        """Reason why the process ends unexpectedly; "" if it does not end unexpectedly."""
         self.stop = asyncio.Event()
         """An event that is set when the process must stop."""
 

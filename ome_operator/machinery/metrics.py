@@ -10,8 +10,8 @@ from prometheus_client.registry import Collector
 from ome_operator.machinery.metric_catalog import BY_NAME, COUNTER, Family
 
 Values = Callable[[], Mapping[tuple[str, ...], float]]
-"""A function that returns the values of a metric: values of its labels -> value. It is called at each scrape, and must be
-fast, because it blocks the event loop."""
+"""A function that returns the values of a metric, as a map from the values of its labels to the value. It is called at
+each scrape. It must be fast, because it blocks the event loop."""
 
 
 class Metrics:

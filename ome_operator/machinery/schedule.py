@@ -29,11 +29,10 @@ K = TypeVar("K", bound=Hashable)
 Entries = deque[tuple[float, K]]
 """Pairs of due time and key, in the order of the due times."""
 OUTDATED_ENTRIES = 100
-"""Outdated entries are removed when the number of entries exceeds twice the number of dirty keys by more than this
-number."""
+"""Outdated entries are removed when there are more entries than twice the number of dirty keys plus this number."""
 IDLE_S = 1.0
-"""Seconds after the last reconciliation of a key that cannot wait, during which other work is assumed to exist, because the
-next event of such a key may arrive at any time."""
+"""Seconds after the last reconciliation of a key that cannot wait, during which other work is assumed to exist. The next
+event of such a key may arrive at any time."""
 
 
 class SharedLimits(NamedTuple):
@@ -69,7 +68,7 @@ class Schedule(Generic[K]):
         self._turns: dict[Hashable, None] = {}
         """Groups that may have a due key, in the order in which `pop` serves them."""
         self._blocked: dict[Hashable, None] = {}
-        """Groups whose due keys all need long reconciliations, and which wait because the maximum number of long
+        """Groups whose due keys all need long reconciliations. These groups wait because the maximum number of long
         reconciliations is running."""
         self._order = count()
         self._busy: set[K] = set()

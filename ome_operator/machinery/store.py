@@ -25,8 +25,8 @@ T = TypeVar("T", bound=Fact)
 G = TypeVar("G", bound=Hashable)
 
 TOMBSTONES = 20_000
-"""Maximum number of deleted UIDs that are remembered. It is assumed that no event about an object arrives after this many
-other objects have been deleted."""
+"""Maximum number of deleted UIDs that are remembered. After this many further deletions, no event about an object is
+expected any more."""
 TOMBSTONE_SECONDS = 600.0
 """Seconds for which deleted UIDs are remembered: twice the maximum age of a page of a list."""
 
@@ -50,8 +50,8 @@ class Store(Generic[T, G]):
         self._groups: dict[G, dict[str, T]] = {}
         self._ahead: set[str] = set()
         self._tombstones: dict[str, tuple[int, float]] = {}
-        """UID of a deleted object -> (the latest version at which it is known to be deleted, the monotonic time of the last
-        report of the deletion). The oldest entries come first."""
+        """Maps the UID of a deleted object to a pair: the latest version at which the object is known to be deleted, and
+        the monotonic time of the last report of the deletion. The oldest entries come first."""
 
     def __len__(self) -> int:
         return len(self._items)

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 Owner = TypeVar("Owner", bound=Hashable)
 Labels = tuple[str, ...]
 Key = tuple[str, Labels]
-"""Name of a metric, and the values of its labels."""
+"""The name of a metric, and the values of its labels."""
 
 
 class MetricSums(Generic[Owner]):
@@ -58,7 +58,7 @@ class Slots(Generic[Owner]):
     def __init__(self, most: int, group: Callable[[Owner], str] = lambda _: "") -> None:
         self._most, self._group = most, group
         self._held: dict[str, dict[Owner, None]] = {}
-        """Group -> its owners that have a slot, the newest last."""
+        """Maps a group to its owners that have a slot. The newest owner is the last."""
         self._waiting: dict[Owner, None] = {}
         self._displaced: list[Owner] = []
 

@@ -24,7 +24,7 @@ from ome_operator.machinery.garbage_collection import CollectionTime
 logger = logging.getLogger(__name__)
 
 PROBE_INTERVAL = 0.05
-"""Seconds between two probes, and between two stack samples while the loop does not respond."""
+"""Two intervals in seconds: between two probes, and between two stack samples while the loop does not respond."""
 IDLE_CPU = 0.002
 """CPU seconds of the loop's thread between two probes, below which the loop is regarded as idle."""
 IDLE_FACTOR = 10

@@ -37,7 +37,7 @@ class AnswerProber:
     def __init__(self, client: EngineClient, learn: Learn, clock: Callable[[], float] = time.monotonic) -> None:
         self._client, self._learn, self._clock = client, learn, clock
         self.running: dict[str, asyncio.Task[None]] = {}
-        """UID of a leader -> its probe that is in progress."""
+        """Maps the UID of a leader to its probe that is in progress."""
 
     def begin(self, leader: LeaderState, memory: LeaderMemory, now: float) -> None:
         """Begin a probe of a leader that gets requests, if a probe is due. Two kinds of engines are not probed here: for an

@@ -16,24 +16,25 @@ from ome_operator.registry.engine_load import EngineLoad
 from ome_operator.registry.silence import FAILURES, LATE, RETRY, RETRY_SILENT, ProbeResult
 
 QUIET = 4.0
-"""Seconds without an answer to the router after which an engine with requests is probed. The router is read every 2 s."""
+"""Seconds without an answer to the router after which the registry probes an engine that has requests. The registry reads
+the router every 2 s."""
 PROBE = 4.5
 """Maximum duration of a probe in seconds."""
 READ_EVERY, READ_UNTIL = 0.5, 3.3
-"""Seconds between two readings of the load during a probe, and seconds after which no further reading begins. The first
-reading begins after `READ_EVERY`, when the request has arrived in the scheduler. After the last reading, the other
-processes of the engine have a second to return the token."""
+"""Two times in seconds: between two readings of the load during a probe, and from the start of a probe until no further
+reading begins. The first reading begins after `READ_EVERY`, when the request has arrived in the scheduler. After the last
+reading, the other processes of the engine have a second to return the token."""
 RENEWALS = 3
 """Number of times that the scheduler has to report, after the first reading during a probe, that no request waits. The
 reports come from three steps: the step during which the request arrived, the step that computed the request, and the next
 step. The third one is needed because SGLang processes the result of a step while it computes the next step."""
 RENEWALS_EMPTY = 2
-"""Number of times that the scheduler has to report its numbers after the first reading during a probe, if the last report
-says that the engine has no request. The reports come from two steps: the step during which the request arrived, and a later
-step. An idle engine may report only once a second."""
+"""Number of times that the scheduler has to report its numbers after the first reading during a probe, if its last report
+says that the engine has no request. The reports come from two steps: from the step during which the request arrived, and
+from a later step. An idle engine may report only once a second."""
 STALE = 20.0
-"""Maximum seconds between two probes that prove that an engine is silent (answers no request), if both probes are to belong
-to the same period of silence."""
+"""Maximum number of seconds between two probes, each of which proves that an engine is silent (answers no request), if
+both probes are to belong to the same period of silence."""
 RETRY_UNCLEAR = 2.0
 """Seconds until the next probe after a probe with an unclear result, if the load was read during the probe."""
 
@@ -51,11 +52,11 @@ class AnswerSigns(NamedTuple):
     """What the registry knows about whether one engine answers its requests."""
 
     succeeded: float | None = None
-    """`RouterCounts.succeeded` of the last reading; None before the first one."""
+    """`RouterCounts.succeeded` in the last reading; None before the first reading."""
     read_at: float = 0.0
     """Time of the last reading of the router."""
     waits_since: float | None = None
-    """Time since which the router has had requests in the engine, and the engine has answered none; None if the router has
+    """Time since which the router has had requests in the engine that the engine has not answered; None if the router has
     no requests in the engine."""
     failures: int = 0
     """Number of failed probes since the last answer."""
@@ -68,7 +69,7 @@ class AnswerSigns(NamedTuple):
     proven_at: float = 0.0
     """End of the last probe that proved that the engine is silent."""
     proofs: int = 0
-    """Number of consecutive probes, including the last probe, that proved that the engine is silent; 0 if the last probe did
+    """Number of consecutive probes, up to the last probe, that proved that the engine is silent. 0 if the last probe did
     not."""
     probed_at: float | None = None
     """Time at which the last probe ended."""

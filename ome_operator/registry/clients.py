@@ -24,7 +24,7 @@ TIMEOUT = aiohttp.ClientTimeout(total=5.0)
 """Timeout of one request. A short timeout is needed because a dead worker must be removed within 10 s."""
 
 NO_ANSWER = (aiohttp.ClientError, TimeoutError, OSError, UnexpectedAnswer)
-"""Exceptions that the calls in this module raise: the server does not answer, or sends an invalid response."""
+"""Exceptions that the calls in this module raise if the server does not answer, or if it sends an invalid response."""
 
 
 def api_server() -> str:
@@ -89,7 +89,7 @@ class RouterClient:
         async with self._session.get(self._url, headers=self._headers, ssl=False) as answer:
             if answer.status in (401, 403):
                 raise UnexpectedAnswer(
-                    "the router rejects the registry's API key (if the Secret was replaced, delete this pod): "
+                    "the router rejects the registry's API key (if somebody has replaced the Secret, delete this pod): "
                     f"{await _words(answer)}"
                 )
             if answer.status != 200:

@@ -21,7 +21,7 @@ class EngineLoad(NamedTuple):
     locked: float | None = None
     """Number of tokens in the KV cache that are in use by requests."""
     taken: tuple[float, ...] = ()
-    """Time at which each data-parallel rank recorded these numbers, by the clock of the engine; () if the engine does not
+    """Time at which each data-parallel rank recorded these numbers, by the clock of the engine. () if the engine does not
     report the times."""
 
     @property

@@ -17,10 +17,10 @@ from ome_operator.engines.telemetry import LARGEST_ONLY, EngineSeries, engine_se
 LARGEST = 2.0**53
 """Largest number that is accepted. A float cannot represent every larger integer exactly."""
 BUCKETS = 64
-"""Maximum number of buckets of a histogram; a histogram with more is left out."""
+"""Maximum number of buckets of a histogram. A histogram with more buckets is left out."""
 SAMPLES = 10_000
-"""Maximum number of samples of the known series on a page. An engine with 16 data-parallel ranks has fewer than a thousand;
-a page with more is not used, because it would occupy the registry for seconds."""
+"""Maximum number of samples of the known series on a page. An engine with 16 data-parallel ranks has fewer than a
+thousand samples. A page with more samples is not used, because it would occupy the registry for seconds."""
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?|[+-]?Inf|NaN", re.ASCII)
 """A number as the exposition format spells it. Python's `float` also reads `1_000` and the digits of other scripts."""
 _LABEL = re.compile(r'(?<!\w)([a-zA-Z_]\w*+)="((?:[^"\\\n]++|\\.)*+)"', re.ASCII)
@@ -35,9 +35,10 @@ class EnginePage(NamedTuple):
     counters: Mapping[str, float]
     gauges: Mapping[str, float]
     histograms: Mapping[str, Mapping[float, float]]
-    """Name of a histogram -> upper bound of a bucket in seconds -> observations in this bucket and all smaller buckets."""
+    """Maps the name of a histogram to a map from the upper bound of a bucket, in seconds, to the observations in this
+    bucket and all smaller buckets."""
     start: Mapping[str, float] = {}
-    """Part of the engine's start -> its duration in seconds. A part for which the page has no time is left out."""
+    """Maps a part of the engine's start to its duration in seconds. A part for which the page has no time is left out."""
 
 
 NOTHING = EnginePage("", {}, {}, {})

@@ -29,11 +29,11 @@ from ome_operator.registry.unserved import UnservedRequests, app
 logger = logging.getLogger(__name__)
 
 RETRY_SECONDS = 0.5
-"""Seconds until the next pass in each of these cases: the router does not answer, the router has accepted a change, the
+"""Seconds until the next pass in each of four cases: the router does not answer, the router has accepted a change, the
 router is about to list a worker, or a leader is about to be ready."""
 SOON_LISTED = 5.0
-"""Seconds within which the router usually lists a worker after the first request to add it. The router asks the worker for
-its health first. A router that cannot reach the worker never lists it."""
+"""Seconds within which the router usually lists a worker after the first request to add it. The router first asks the
+worker for its health. A router that cannot reach the worker never lists it."""
 STUCK = 60.0
 """Seconds without a finished pass after which the liveness probe fails."""
 
@@ -53,7 +53,8 @@ class Registry:
         self._known: tuple[Pod, ...] | None = None
         self._memory = WorkerMemory()
         self._first_asked: dict[str, float] = {}
-        """URL of a worker -> time of the first request to the router to add it; removed when the router lists it."""
+        """Maps the URL of a worker to the time of the first request to the router to add it. The entry is removed when
+        the router lists the worker."""
         self._leaders: tuple[LeaderState, ...] = ()
         self._stop, self._wake = asyncio.Event(), asyncio.Event()
         self.unserved = UnservedRequests()

@@ -58,7 +58,7 @@ class PairProber:
         self._pairs: Pairs = {}
         self._running: dict[Pair, asyncio.Task[None]] = {}
         self.blamed: frozenset[str] = frozenset()
-        """UIDs of the leaders to which or from which transfers fail, so that they should get no requests."""
+        """UIDs of the leaders whose transfers fail, so that they should get no requests."""
 
     def begin(self, memories: Mapping[str, LeaderMemory], router_fails: bool) -> None:
         """Update `blamed`, and begin a probe of a pair if there are signs that transfers fail. `memories` maps the UID of a

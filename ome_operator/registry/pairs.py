@@ -10,13 +10,12 @@ from itertools import product
 from typing import NamedTuple
 
 FAILURES = 3
-"""Minimum number of consecutive failed probes after which a pair is regarded as failing. The pair is regarded as working
-again after its first probe that works."""
+"""Minimum number of consecutive failed probes after which a pair is regarded as failing. After the first successful
+probe, the pair is regarded as working again."""
 RETRY, REPEAT, RETRY_FAILING = 2.0, 10.0, 30.0
-"""Minimum seconds between two probes of the same pair: `RETRY` after a failed probe, `RETRY_FAILING` after `CERTAIN` failed
-probes in a row, and `REPEAT` otherwise. Failing pairs are probed less often because a decode engine of SGLang that cannot
-reach a prefill engine at all stops for 5 s for each request.
-"""
+"""Minimum number of seconds between two probes of the same pair: `RETRY` after a failed probe, `RETRY_FAILING` after
+`CERTAIN` failed probes in a row, and `REPEAT` otherwise. Failing pairs are probed less often, because a decode engine of
+SGLang that cannot reach a prefill engine stops for 5 s for each request."""
 CERTAIN = 12
 """Number of consecutive failed probes after which a further failed probe proves nothing more."""
 FORGET = 120.0
@@ -25,11 +24,13 @@ NEAR = 15.0
 """A failed probe of a pair shows that a leader of the pair is not the cause only if other pairs of this leader worked within
 this many seconds both before and after the probe."""
 CHANCE = 1e-7
-"""Chance does not explain a number of consecutive failed probes if the probability of this number is at most `CHANCE`."""
+"""Largest probability with which chance may explain a number of consecutive failed probes. If the probability is at most
+`CHANCE`, chance does not explain them."""
 USUAL = 50
 """One of this many probes is assumed to fail by chance until enough probes of other pairs show another rate."""
 SHOWN = 20
-"""Maximum number of recent probes of a pair that are kept. Users see how many these are, and how many of them failed."""
+"""Maximum number of recent probes of a pair that are kept. Users see the number of these probes, and how many of them
+failed."""
 
 Pair = tuple[str, str]
 """UIDs of a prefill and a decode leader."""
@@ -60,8 +61,8 @@ class PairState(NamedTuple):
     failed: tuple[float, ...] = ()
     """Times at which the last failed probes began; at most `SHOWN`."""
     unexplained: tuple[float, ...] = ()
-    """Times at which the last failed probes began that load cannot explain, because an engine answered that the transfer had
-    failed, or because neither leader was computing requests."""
+    """Times at which the last failed probes began whose failure load cannot explain. Either an engine answered that the
+    transfer had failed, or neither leader was computing requests."""
     worked: tuple[float, ...] = ()
     """Times at which the last probes that worked began."""
     is_failing: bool = False

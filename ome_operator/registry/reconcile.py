@@ -28,12 +28,12 @@ class _Readiness(NamedTuple):
     why: str
     """Reason why the leader must not serve requests, or "" if it can."""
     patient: bool = False
-    """Whether the leader became not ready only a short time ago. If the router lists such a leader, the leader stays
-    listed."""
+    """Whether the leader became not ready only a short time ago. Such a leader stays in the router's list if the router
+    lists it."""
     draining: bool = False
     is_up: bool = False
-    """Whether every rank runs. Then only the leader's own readiness can keep the group from serving requests. If such a
-    leader does not respond, the leader is the cause, and not another rank."""
+    """Whether every rank runs. If so, only the readiness of the leader can keep the group from serving requests. If such
+    a leader does not respond, the leader is the cause, and no other rank."""
     silent: bool = False
     """Whether the leader gets no requests because it does not respond (module `silence`), or because its transfers
     fail (module `pairs`)."""
@@ -47,7 +47,8 @@ class LeaderSigns(NamedTuple):
     blamed: Container[str] = frozenset()
     """Leaders that get no requests because transfers to or from them fail (module `pairs`)."""
     healthy: Mapping[str, float] = MappingProxyType({})
-    """UID of a leader that is starting -> time since which its engine reports that it is healthy (module `starting`)."""
+    """Maps the UID of a leader that is starting to the time since which its engine reports that it is healthy (module
+    `starting`)."""
 
 
 NO_SIGNS = LeaderSigns()

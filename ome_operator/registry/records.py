@@ -47,8 +47,8 @@ class RegistrySettings(NamedTuple):
     workers in the background."""
     early: float = 30.0
     """Time after an engine first reported that it is healthy, during which its leader is sent to the router although
-    Kubernetes does not report the leader as ready yet. A leader that the router lists by the end of this time stays listed
-    while its engine is healthy."""
+    Kubernetes does not report the leader as ready yet. If the router lists the leader by the end of this time, the leader
+    stays listed while its engine is healthy."""
     remember: float = 3600.0
     """Time for which the address of a deleted pod of this slice is not treated as foreign in the router's list."""
 
@@ -74,9 +74,9 @@ class Pod(NamedTuple):
     draining: bool = False
     bootstrap_port: int | None = None
     health_port: int | None = None
-    """Port of the engine's health page if only this page can keep the pod from being ready: the probes of the main
-    container request no other page, and the pod has neither a readiness gate nor another container that is not ready. None
-    if anything else can keep the pod from being ready."""
+    """Port of the engine's health page if only this page can keep the pod from being ready. In this case, the probes of
+    the main container request no other page, and the pod has neither a readiness gate nor another container that is not
+    ready. None if anything else can keep the pod from being ready."""
 
 
 class Worker(NamedTuple):
@@ -113,8 +113,8 @@ class WorkerRemoval(NamedTuple):
     worker: Worker
     why: str
     foreign: bool = False
-    """Whether the worker's address neither belongs nor recently belonged to a pod of this slice. Then another program or a
-    user has added the worker to the router."""
+    """Whether the worker's address neither belongs nor recently belonged to a pod of this slice. If so, another program
+    or a user has added the worker to the router."""
 
 
 class LeaderState(NamedTuple):
@@ -144,17 +144,18 @@ class WorkerMemory(NamedTuple):
     """The state that one pass hands to the next pass."""
 
     pods: Mapping[str, str] = {}
-    """URL of a listed worker -> UID of the pod for which it was listed."""
+    """Maps the URL of a listed worker to the UID of the pod for which it was listed."""
     asked: Mapping[str, float] = {}
-    """URL of a worker -> time when the router was asked to add it; removed when the router lists it."""
+    """Maps the URL of a worker to the time when the router was asked to add it. The entry is removed when the router
+    lists the worker."""
     unready: Mapping[str, float] = {}
-    """UID of a leader -> time since which the leader has not been ready."""
+    """Maps the UID of a leader to the time since which the leader has not been ready."""
     refill: frozenset[str] = frozenset()
     """URLs that were sent to a router without workers while the list of pods was outdated. Until the list is current again,
     these URLs may be sent again."""
     ours: Mapping[str, float] | None = None
-    """URL of a pod of this slice -> time when the pod was last listed. None before the first pass, when every worker in
-    the router's list may have been added by an earlier registry process."""
+    """Maps the URL of a pod of this slice to the time when the pod was last listed. None before the first pass, when
+    every worker in the router's list may have been added by an earlier registry process."""
 
 
 class WorkerChanges(NamedTuple):

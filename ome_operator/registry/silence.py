@@ -11,22 +11,24 @@ from enum import Enum
 from typing import NamedTuple
 
 QUIET = 6.5
-"""Seconds without a sign of life after which an engine is probed. Readings of its load are 5 to 6 s apart."""
+"""Seconds without a sign of life after which the registry probes an engine. The registry reads the load of an engine
+every 5 to 6 s."""
 PROBE = 2.5
 """Maximum duration of a probe in seconds. An engine that does not work reports an error only after 20 s."""
 LATE = 1.0
 """Seconds by which a probe may last longer than `PROBE`. A probe that lasted even longer proves nothing, because this
-process itself was stopped, or got no CPU time."""
+process itself was stopped or got no CPU time."""
 FAILURES = 2
 """Number of consecutive failed probes after which an engine is silent."""
 RETRY, RETRY_SILENT = 0.5, 5.0
-"""Seconds until an engine is probed again: `RETRY_SILENT` if the engine is silent or paused, or if its answer was unclear;
-otherwise `RETRY`."""
+"""Seconds until an engine is probed again. The time is `RETRY_SILENT` if the engine is silent or paused, or if its answer
+was unclear; otherwise `RETRY`."""
 
 
 UNWATCHED = 15.0
-"""Maximum seconds between two readings from which something is concluded about the time between them. In a longer gap, the
-engine may have been paused without any reading that shows it: an engine reports a pause only for its first 20 s."""
+"""Maximum number of seconds between two readings from which the registry concludes something about the time between them.
+In a longer gap, the engine may have been paused without any reading that shows it, because an engine reports a pause only
+for its first 20 s."""
 
 
 class ProbeResult(Enum):
@@ -44,8 +46,9 @@ class LifeSigns(NamedTuple):
     """The signs that one engine still works, and the failed probes since the last such sign."""
 
     alive_at: float | None = None
-    """Last time at which the engine certainly worked; None if this process has not seen it work, because the engine does not
-    report the times, or because this process has just started. Such an engine is not probed, and is not silent."""
+    """Last time at which the engine certainly worked. None if this process has not seen it work, because the engine does
+    not report the times, or because this process has just started. Such an engine is not probed, and does not count as
+    silent."""
     read_at: float | None = None
     """Time at which the last reading of the load began."""
     taken: tuple[float, ...] = ()

@@ -16,10 +16,11 @@ SOON = 60.0
 """Seconds after a leader's first answer with a status other than STARTING_STATUS, during which the leader is expected to
 become ready at any time."""
 READ_WITHIN = 5.0
-"""The time of a change between two readings of the router's metrics counts as known only if the readings are at most this
-many seconds apart. The router is read every 2 s."""
+"""Maximum number of seconds between two readings of the router's metrics for which the time of a change between them
+counts as known. The router is read every 2 s."""
 SILENCE = 5.0
-"""Seconds without an answer after which an engine is not treated as healthy any more. A single answer may be late."""
+"""Seconds without an answer after which an engine does not count as healthy any more. The time allows for a single late
+answer."""
 
 
 class StartSigns(NamedTuple):
@@ -47,8 +48,8 @@ class StartSigns(NamedTuple):
     listed_at: float | None = None
     """First time at which the leader was in the router's list."""
     succeeded: float | None = None
-    """`RouterCounts.succeeded` in the last reading before the router listed the leader. None if it is unknown, for example
-    because the router has restarted since."""
+    """`RouterCounts.succeeded` in the last reading before the router listed the leader. None if this number is unknown,
+    for example because the router has restarted since."""
     succeeded_at: float | None = None
     """Time of the first reading in which the router had counted a further request that the leader had answered."""
 

@@ -24,10 +24,10 @@ LEADERS = 256
 """Maximum number of leaders in a summary."""
 DECIMALS = 3
 RENEWED = 2.5
-"""Minimum seconds between the times at which an engine recorded the numbers of two consecutive readings, so that the second
-reading counts as new. The readings themselves are 5 s apart. SGLang records its numbers between two steps of its scheduler.
-During a step, for example a prefill of several seconds, `/v1/loads` returns the numbers from before the step, which do not
-include the request that this step computes (measured with 0.5.23)."""
+"""Minimum number of seconds between the times at which an engine recorded the numbers of two consecutive readings, so
+that the second reading counts as new. The readings themselves are 5 s apart. SGLang records its numbers between two steps
+of its scheduler. During a step, for example a prefill of several seconds, `/v1/loads` returns the numbers from before the
+step. They do not include the request that this step computes (measured with 0.5.23)."""
 
 
 class WorkReading(NamedTuple):
@@ -49,12 +49,12 @@ class LeaderMemory(NamedTuple):
     forgotten_at: float | None = None
     """Time at which the leader was first seen both marked for draining and not in the router's list; None before that."""
     empty_readings: int = 0
-    """Number of consecutive readings, up to the last one, in which the engine had no request. Only readings after
+    """Number of consecutive readings, up to the last reading, in which the engine had no request. Only readings after
     `forgotten_at` are counted."""
     silence: LifeSigns = LifeSigns()
     answers: AnswerSigns = AnswerSigns()
     start: Mapping[str, float] = {}
-    """Part of the engine's start -> its duration in seconds, as the engine reports it."""
+    """Maps a part of the engine's start to its duration in seconds, as the engine reports it."""
     signs: starting.StartSigns = starting.StartSigns()
 
     @property

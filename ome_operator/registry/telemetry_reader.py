@@ -40,8 +40,8 @@ from ome_operator.registry.unserved import UnservedRequests
 logger = logging.getLogger(__name__)
 
 LOAD_INTERVAL, METRICS_INTERVAL, RARE_INTERVAL = 5.0, 10.0, 60.0
-"""Seconds between two readings of a leader's load, of its metrics, and of a page that the engine does not have. An engine
-needs much more time for its metrics than for its load."""
+"""Seconds between two readings: of a leader's load, of its metrics, and of a page that the engine does not have. An
+engine needs much more time for its metrics than for its load."""
 ROUTER_INTERVAL = 2.0
 """Seconds between two readings of the metrics of the router, which runs in the same pod."""
 LOAD, METRICS = "load", "metrics"
@@ -75,18 +75,18 @@ class TelemetryReader:
         self._client = EngineClient(session, worker_key)
         self._memories: dict[str, LeaderMemory] = {}
         self._due: dict[tuple[str, str], float] = {}
-        """(UID of a leader, path) -> time of the next reading."""
+        """Maps (UID of a leader, path) to the time of the next reading."""
         self._router = RouterReading()
         self._served: tuple[float, dict[str, Any]] | None = None
         self._changed, self._started = changed, clock()
         self._unserved = unserved or UnservedRequests(clock)
         self._has_engines, self._was_empty = has_engines, False
-        """`_has_engines` returns whether the router lists an engine of each role, and None if that is unknown. `_was_empty`
-        is true if it returned False when the router's metrics were last read."""
+        """`_has_engines` returns whether the router lists an engine of each role; None if that is unknown. `_was_empty`
+        is true if `_has_engines` returned False when the router's metrics were last read."""
         self._pair_prober = PairProber(self._client, leaders, clock, changed)
         self._answer_prober = AnswerProber(self._client, self._learn_answers, clock)
         self._probes: dict[str, asyncio.Task[None]] = {}
-        """UID of a leader -> its probe that is in progress."""
+        """Maps the UID of a leader to its probe that is in progress."""
 
     async def run(self) -> None:
         """Read and probe forever, concurrently with the passes of the registry."""

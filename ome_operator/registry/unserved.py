@@ -52,7 +52,7 @@ def app(requests: UnservedRequests, key: str, is_starting: Callable[[], bool]) -
     async def handle(request: web.Request) -> web.Response:
         shown = request.headers.get("Authorization", "").removeprefix("Bearer ")
         if key and not compare_digest(shown.encode(errors="replace"), key.encode()):
-            return _error(401, "the key is missing or wrong: send Authorization: Bearer KEY", "invalid_api_key")
+            return _error(401, "the API key is missing or wrong: send Authorization: Bearer KEY", "invalid_api_key")
         if is_request(request.method, request.path):
             requests.count()
         why = "its engines are starting" if is_starting() else "it is scaled to zero"

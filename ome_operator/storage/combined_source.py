@@ -10,7 +10,7 @@ from ome_operator.storage.listing import Listing, RemoteFile, Source, make_listi
 WEIGHTS = (".safetensors", ".gguf", ".bin", ".pt", ".pth")
 """File name extensions of weights."""
 _AND = "+"
-"""Separator between the revisions of both sources. It occurs in no commit and no digest."""
+"""Separator between the revisions of the two sources. The separator occurs in no commit and in no digest."""
 
 
 class CombinedSource:

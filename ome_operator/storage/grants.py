@@ -26,7 +26,7 @@ class SecretGrant(BaseModel):
     hosts: tuple[str, ...] = Field(min_length=1)
     """Hosts (`host` or `host:port`) that may receive the Secret over TLS."""
     namespaces: tuple[str, ...] = ()
-    """Namespaces whose BaseModels may use the Secret; cluster-scoped models may always use it."""
+    """Namespaces whose BaseModels may use the Secret. Cluster-scoped models may always use the Secret."""
     uris: tuple[str, ...] = ()
     """Permitted storage URIs. Each entry permits this URI and all URIs that continue it after a `/`. If there are no
     entries, all URIs are permitted."""
@@ -92,19 +92,19 @@ class ModelGrant(NamedTuple):
         grant, target = self.trust.secrets.get(self.key), host(address)
         secret = f"the Secret {self.key} of spec.storage.key"
         if grant is None:
-            raise RequestRefused(f"{secret} is not among agent.secrets of the chart")
+            raise RequestRefused(f"{secret} is not among agent.secrets of the chart: ask an administrator to add it")
         if self.namespace and self.namespace not in grant.namespaces:
             raise RequestRefused(
-                f"{secret} is not allowed for namespace {self.namespace}: "
-                "an administrator can add it to agent.secrets[].namespaces"
+                f"{secret} is not allowed for namespace {self.namespace}: ask an administrator to add the namespace to "
+                "agent.secrets[].namespaces"
             )
         if not grant.permits(self.uri):
             raise RequestRefused(
-                f"{secret} is not allowed for {self.uri}: an administrator can add it to agent.secrets[].uris"
+                f"{secret} is not allowed for {self.uri}: ask an administrator to add the URI to agent.secrets[].uris"
             )
         if not host_listed(grant.hosts, *host_and_port(address)):
             raise RequestRefused(
-                f"{secret} is not allowed for host {target}: an administrator can add it to agent.secrets[].hosts"
+                f"{secret} is not allowed for host {target}: ask an administrator to add the host to agent.secrets[].hosts"
             )
         if not address.lower().startswith("https://"):
             raise RequestRefused(f"{secret} is never sent over plain HTTP, which {address} uses: enable TLS on {target}")

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 from ome_operator import quantity
 
 BLOCK = 64 * 1024 * 1024
-"""Bytes per block. The manifest contains a checksum of each block; a periodic verification of a file reads at least one
-block."""
+"""Number of bytes per block. The manifest contains a checksum of each block. A periodic verification of a file reads at
+least one block."""
 
 
 class Hash(NamedTuple):

@@ -143,7 +143,7 @@ async def read_small(
     """
     received = await content(read_all(session, url, headers, credential), limit)
     if received is None:
-        raise RequestRefused(f"the source sent more than {limit} bytes where a short response was expected")
+        raise RequestRefused(f"the source sent more than {limit} bytes, although a short response was expected")
     return received
 
 

@@ -36,7 +36,7 @@ from ome_operator.util.json_limits import MIB, TooLarge, parsed
 from ome_operator.util.untrusted_json import PARSE_ERRORS, text
 
 LIMIT = 20 * 1024 * 1024
-"""Maximum bytes of the hub's description of a model; the description of 50,000 files has about 15 MB."""
+"""Maximum number of bytes of the hub's description of a model. The description of 50,000 files has about 15 MB."""
 MEMORY = 192 * MIB
 """Maximum bytes of memory while the description is parsed (`json_limits.parsed`)."""
 _REPOSITORY = re.compile(r"[A-Za-z0-9._-]+/[A-Za-z0-9._-]+")
@@ -93,9 +93,14 @@ class Hub(HttpSource):
 
     def _hidden(self, wanted: str, error: RequestRefused) -> RequestRefused:
         if isinstance(error, FileAbsent) and error.code == "RevisionNotFound":
-            return RequestRefused(f"the model {self._repo} has no revision {wanted}")
+            return RequestRefused(
+                f"the model {self._repo} has no revision {wanted}: correct the revision in spec.storage.storageUri"
+            )
         reason = "the token of spec.storage.key has no access" if self._credential else "spec.storage.key provides no token"
-        return RequestRefused(f"{self._endpoint} has no model {self._repo}, or denies access to it ({reason})")
+        return RequestRefused(
+            f"{self._endpoint} has no model {self._repo}, or denies access to it ({reason}): check "
+            "spec.storage.storageUri and the Secret of spec.storage.key"
+        )
 
     async def read(self, listing: Listing, file: RemoteFile, start: int, end: int) -> AsyncIterator[bytes]:
         """Iterate over the file's bytes from `start` up to, and excluding, `end`."""

@@ -59,7 +59,7 @@ class SourceError(OmeError):
     """
 
     retry_after: float = 0.0
-    """Seconds that the source asked the client to wait before a retry; 0 if it did not ask."""
+    """Seconds for which the source asked the client to wait before the next attempt; 0 if it asked for no wait."""
 
 
 class RequestRefused(SourceError):

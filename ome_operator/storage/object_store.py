@@ -21,7 +21,8 @@ STEP = 16 * 1024 * 1024
 _CLIENT: Any = {"timeout": "300s", "connect_timeout": "15s"}
 _CODE = re.compile(r"status code: (\d{3})")
 _ONCE: Any = {"max_retries": 0}
-"""Options that disable the client's own retries. The download retries instead, because it tracks the received bytes."""
+"""Options that disable the client's own retries, because the download itself retries and keeps track of the received
+bytes."""
 
 
 def google(bucket: str, parameters: Mapping[str, str], secret: Mapping[str, str], proxy: str) -> Any:

@@ -21,8 +21,8 @@ _PACKED = re.compile(r"application/vnd\.(?!oci\.image\.|docker\.(image|container
 """Media types of packed directories: the types of ModelPack, KitOps, Docker's models, and other types whose last word is
 `tar`."""
 _PACKED_IF_NAMED = "application/vnd.oci.image.layer.v1.tar+gzip"
-"""Media type of a layer that is a packed directory if the layer has a name; layers of container images have no name. The
-same type without +gzip is used for files of any type."""
+"""Media type of a layer that is a packed directory if the layer has a name. (Layers of container images have no name.)
+The same type without +gzip is used for files of any type."""
 _IMAGE_CONFIGS = ("application/vnd.oci.image.config.v1+json", "application/vnd.docker.container.image.v1+json")
 _IMAGE_LAYERS = ("application/vnd.oci.image.layer.", "application/vnd.docker.image.rootfs.")
 _DOCKER = "docker.io"

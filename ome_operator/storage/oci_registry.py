@@ -21,7 +21,7 @@ from ome_operator.util.json_limits import MIB, TooLarge, parsed
 from ome_operator.util.untrusted_json import PARSE_ERRORS, text
 
 LIMIT = 4 * 1024 * 1024
-"""Maximum bytes of a response that is not a blob: the size of the largest manifest that registries must accept."""
+"""Maximum number of bytes of a response that is not a blob. Registries must accept manifests up to this size."""
 MEMORY = 64 * MIB
 """Maximum bytes of memory while a response is parsed (`json_limits.parsed`)."""
 _PARAMETER = re.compile(r'(?<!\w)(\w++)="([^"]*+)"')

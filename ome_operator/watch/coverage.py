@@ -28,13 +28,13 @@ HOLD_KOPF_REQUEST = 20.0
 """Seconds for which a request of kopf waits for its namespace. kopf itself would time out after 30 s, and log each
 timeout."""
 LISTED_AT_ONCE = 8
-"""Number of namespaces that are listed at the same time. Each namespace needs a dozen lists, and the API server has other
-clients, too."""
+"""Number of namespaces that are listed at the same time. The number is limited because each namespace needs a dozen
+lists, and the API server has other clients, too."""
 _NAMESPACE = re.compile(r"/namespaces/([^/]+)/")
 
 CheckNamespace = Callable[[str], Awaitable[str]]
-"""Function that returns the reason why a namespace cannot be watched; "" if it can. It raises KubeError if the answer is
-not known."""
+"""Function that returns the reason why a namespace cannot be watched; "" if it can. It raises KubeError if neither is
+known."""
 
 
 class NamespacedSink(Sink, Protocol):

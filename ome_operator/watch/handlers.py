@@ -23,7 +23,7 @@ from ome_operator.watch.sink import WatchedKind
 PERMANENT = kopf.ErrorsMode.PERMANENT
 """Setting with which an error in a handler ends the process. By default kopf would try the handler again after a minute."""
 REFUSED = 1.0
-"""Seconds before a request is sent again whose token was refused."""
+"""Seconds after which a request whose token was refused is sent again."""
 
 
 class Process(Protocol):

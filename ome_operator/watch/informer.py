@@ -75,7 +75,7 @@ class Informer:
         if not kinds:
             self.complete.set()
         self.last_event: dict[str, float] = {}
-        """Kind -> monotonic time of the last sign of life of its watch."""
+        """Maps a kind to the monotonic time of the last sign of life of its watch."""
         self.events: Counter[str] = Counter()
         """Kind -> number of received events."""
         self.unread: Counter[str] = Counter()
@@ -229,7 +229,7 @@ class Informer:
         self.unread[watched.kind] += 1
         if self.unread[watched.kind] == 1:
             logger.warning(
-                ("watching %s: %s; further unreadable items are not logged but counted by ome_watch_unread_total"),
+                ("watching %s: %s; ome_watch_unread_total counts further unreadable items, which are not logged"),
                 watched.plural,
                 reason,
             )

@@ -21,7 +21,7 @@ class WatchedKind(NamedTuple):
     namespace: str = ""
     """The namespace to watch; "" for all, and for cluster-wide kinds."""
     decoders: Decoders = WHOLE
-    """Decoders of the fields that the receiver reads. Other fields may be missing."""
+    """Decoders of the fields that the receiver reads. All other fields may be missing."""
 
     @property
     def path(self) -> str:
