@@ -9,8 +9,8 @@ from typing import Any
 
 WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 START = b'{"kind":"Event"'
-"""Beginning of each complete line of the log. The text is unambiguous, because request bodies, which could contain it, are
-not logged."""
+"""Beginning of each complete line of the log. This text occurs nowhere else in the log, because the log does not contain
+the bodies of requests."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Request:
     verb: str
     group: str
     resource: str
-    """Resource name; "" for paths such as /version."""
+    """Name of the resource; "" for paths such as /version."""
     subresource: str
     namespace: str
     name: str

@@ -29,7 +29,7 @@ app = typer.Typer(
     epilog="Examples: ome local up --name mine --nodes 16; ome local status --name mine; ome local down --name mine",
     help="A real control plane on this machine: etcd, API server, controllers and scheduler, with simulated nodes.",
 )
-Name = Annotated[str, typer.Option("--name", help="Name of the cluster; several clusters can run at the same time.")]
+Name = Annotated[str, typer.Option("--name", help="Name of the cluster. Several clusters can run at the same time.")]
 Which = Annotated[
     str | None,
     typer.Option(
@@ -42,8 +42,8 @@ _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_int
 
 
 _KEPT = ("accelerator", "gpus_per_node", "start_delay_s", "audit", "fast", "kind")
-"""Options that an existing cluster may be unable to follow, by the names of their fields in Spec. `up` reports differences.
-"""
+"""Options that an existing cluster may be unable to follow, by the names of their fields in Spec. `up` reports where they
+differ from the cluster."""
 
 
 @app.command(epilog="Example: ome local up --name mine --nodes 16 --accelerator h200")
@@ -53,7 +53,10 @@ def up(
     nodes: Annotated[int, typer.Option(min=0, max=5000, help="Number of simulated nodes.")] = 0,
     accelerator: Annotated[str, typer.Option(help=f"Accelerator of the simulated nodes: {', '.join(MACHINES)}.")] = "h200",
     gpus_per_node: Annotated[
-        int | None, typer.Option(min=0, max=72, help="GPUs per simulated node; by default as many as such a machine has.")
+        int | None,
+        typer.Option(
+            min=0, max=72, help="Number of GPUs per simulated node; by default the number that such a machine has."
+        ),
     ] = None,
     start_delay: Annotated[float, typer.Option(min=0, help="Seconds until a simulated pod is Ready.")] = 0.0,
     audit: Annotated[bool, typer.Option("--audit", help="Write every API request to audit.log.")] = False,
@@ -64,11 +67,11 @@ def up(
             help=("Settings for large clusters: controllers may send more requests, and no Endpoints objects are created."),
         ),
     ] = False,
-    kind: Annotated[bool, typer.Option("--kind", help="Use the control plane of kind; needs Docker.")] = False,
+    kind: Annotated[bool, typer.Option("--kind", help="Use the control plane of kind, which needs Docker.")] = False,
     workers: Annotated[
         int,
         typer.Option(
-            min=0, max=16, help=("Number of worker nodes of kind; with 0, the control plane node of kind runs pods.")
+            min=0, max=16, help=("Number of worker nodes of kind. If it is 0, the control plane node of kind runs pods.")
         ),
     ] = 0,
     kubernetes: Annotated[
@@ -79,7 +82,10 @@ def up(
         ),
     ] = "",
     real_node: Annotated[
-        bool, typer.Option("--real-node", help="Also run a kubelet on this machine as node real-0; needs Linux and root.")
+        bool,
+        typer.Option(
+            "--real-node", help="Also run a kubelet on this machine as the node real-0, which needs Linux and root."
+        ),
     ] = False,
     extras: options.With = None,
 ) -> None:
@@ -203,7 +209,7 @@ def logs(
 
 @app.command(short_help="Load images from files into the real nodes.", epilog="Example: ome local load image.tar")
 def load(
-    files: Annotated[list[Path], typer.Argument(help="Image archives, as `docker save` writes them.", metavar="FILE…")],
+    files: Annotated[list[Path], typer.Argument(help="Archives of images, as `docker save` writes them.", metavar="FILE…")],
     name: Which = None,
 ) -> None:
     """Load images from files into the real nodes. Pods use them without a pull."""

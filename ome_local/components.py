@@ -32,7 +32,7 @@ IDENTITIES: dict[str, tuple[str, tuple[str, ...]]] = {
     "kueue": ("kueue", ()),
     "keda": ("keda", ()),
 }
-"""File name of a client certificate -> (user, groups). Each component has its own user, so that the audit log
+"""Maps the file name of a client certificate to (user, groups). Each component has its own user, so that the audit log
 distinguishes the components."""
 POWERFUL = ("system:kube-controller-manager", "kwok", "kueue", "keda")
 """Users that are bound to cluster-admin. They are not members of system:masters, because that group is exempt from API
@@ -47,8 +47,8 @@ rules:
 - level: Metadata
 """
 SLOW_NODES = "1h"
-"""Time without heartbeats after which a simulated node is not ready any more. The time is long because heartbeats are late
-on a busy machine, and kwok does not make the pods of a node Ready again after the node was not ready."""
+"""Time without heartbeats after which a simulated node is not ready any more. The time is long because heartbeats are
+late on a busy machine. After a node was not ready, kwok does not make the pods of the node Ready again."""
 
 
 def etcd(at: Layout, cluster_file: ClusterFile) -> list[str]:

@@ -21,7 +21,7 @@ from ome_local.spec import ClusterFile
 from ome_operator.errors import UserError
 
 NAME = "kueue"
-"""Name of Kueue's process, of its webhooks' port, and of its user at the API server."""
+"""Name of Kueue's process, of the port of its webhooks, and of its user at the API server."""
 HEALTH = "kueue-health"
 """Name of the port of Kueue's probes."""
 NAMESPACE = "kueue-system"
@@ -34,7 +34,7 @@ _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _WEBHOOKS = "/apis/admissionregistration.k8s.io/v1"
 _OWN_NAMESPACES = ("kube-system", NAMESPACE)
 _CONVERTED = ("localqueues", "clusterqueues", "cohorts", "workloads", "multikueueclusters")
-"""Kinds that have several versions with different schemas. Kueue's webhook converts objects between the versions."""
+"""Kinds with several versions whose schemas differ. Kueue's webhook converts objects between the versions."""
 
 
 def program() -> Path:

@@ -26,7 +26,7 @@ With = Annotated[
 def extras(named: Collection[str]) -> dict[str, bool]:
     """Return the fields of Spec that the option `--with` sets. Raises UserError for an unknown program."""
     if unknown := [word for word in named if word not in EXTRAS]:
-        raise UserError(f"--with {unknown[0]}: unknown program: use {', '.join(EXTRAS)}.")
+        raise UserError(f"--with {unknown[0]}: there is no such program: use {', '.join(EXTRAS)}.")
     return {name: name in named for name in EXTRAS}
 
 

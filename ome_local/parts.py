@@ -22,7 +22,7 @@ class Part:
     name: str
     do: Callable[[], str | None]
     """A function that does the work. It returns a text that is shown behind the part's name when the part is done, or
-    None."""
+    None if there is no text."""
     needs: tuple[str, ...] = ()
     """Names of the parts that must be done before this part begins."""
     nice: int = 0

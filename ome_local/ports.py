@@ -13,7 +13,7 @@ from ome_operator.errors import UserError
 
 RANGE = range(20000, 32000)
 """Port numbers from which ports are chosen. They are below the ports that Linux uses for outgoing connections (32768 and
-above), so that no connection uses a port while the cluster is stopped."""
+above). No connection can therefore use a port of a cluster while the cluster is stopped."""
 
 
 def choose(count: int, taken: Iterable[int] = (), dice: random.Random | None = None) -> list[int]:
@@ -27,7 +27,10 @@ def choose(count: int, taken: Iterable[int] = (), dice: random.Random | None = N
             found.append(port)
             if len(found) == count:
                 return found
-    raise UserError(f"No {count} free ports between {RANGE.start} and {RANGE.stop} on 127.0.0.1.")
+    raise UserError(
+        f"There are no {count} free ports between {RANGE.start} and {RANGE.stop} on 127.0.0.1: stop programs "
+        "that use these ports."
+    )
 
 
 def is_free(port: int) -> bool:

@@ -20,18 +20,17 @@ from ome_local.kubeconfig import write_atomically
 from ome_local.layout import Layout
 
 MARK = "OME_LOCAL_CLUSTER_DIR"
-"""Environment variable with the cluster's directory in every process that this package starts. It identifies processes
-whose record file was lost."""
+"""Environment variable with the cluster's directory in every process that this package starts. The variable identifies
+processes whose record file was lost."""
 _REMEMBER = 'printf %s "$$" >"$1.new" && mv "$1.new" "$1"; shift; exec "$@"'
 """Shell script in which a process writes its own ID before it executes the program, because its parent may be killed
 before the parent could write the ID."""
 _BECOMES_S = 0.1
-"""Seconds during which the environment of a new process may not be readable, because its shell is being replaced by the
-program.
-"""
+"""Seconds during which the environment of a new process may be unreadable, because the program replaces the shell of the
+process."""
 _CHILDREN: dict[int, "subprocess.Popen[bytes]"] = {}
-"""Process ID -> child process of the current process. Children that have ended must be reaped; otherwise they remain
-zombies until the current process ends."""
+"""Maps a process ID to a child process of the current process. Children that have ended must be reaped; otherwise they
+remain zombies until the current process ends."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +39,8 @@ class Process:
 
     pid: int
     started: str
-    """Start time of the process: clock ticks since boot on Linux, a date on other systems. It is only compared for
-    equality."""
+    """Start time of the process: clock ticks since boot on Linux, a date on other systems. Start times are only compared
+    for equality."""
 
     def is_running(self) -> bool:
         """Return whether this process is still running. A zombie is not regarded as running."""

@@ -21,7 +21,7 @@ EVERY_S = 30.0
 """Seconds between two lines about the remaining parts, if the output is not a terminal."""
 _MARKS = {WAITING: ("·", "dim"), RUNNING: ("…", "yellow"), DONE: ("✓", "green"), FAILED: ("✗", "red")}
 _SHOWN: list[str] = []
-"""Contains the form in which a board is shown at present (live or as lines); empty if no board is shown."""
+"""Contains the form in which a board is shown now (live or as lines); empty if no board is shown."""
 
 
 def is_shown() -> bool:

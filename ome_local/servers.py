@@ -14,7 +14,7 @@ READY_WITHIN_S = 60.0
 SECOND = "apiserver-2"
 """Name of the process of a second API server that uses the same etcd, for tests."""
 DIRECT = {"NO_PROXY": "*", "no_proxy": "*"}
-"""Environment variables for a cluster with a real node, because the proxy of this session cannot reach the pod network."""
+"""Environment variables that disable proxies for a cluster with a real node, because no proxy can reach the pod network."""
 
 
 def start(at: Layout, cluster_file: ClusterFile, name: str) -> None:

@@ -24,8 +24,8 @@ class Spec:
     start_delay_s: float = 0.0
     """Seconds from the binding of a pod to a simulated node until the pod is Ready."""
     audit: bool = False
-    """Whether the API server writes audit.log. The log costs the API server time, so it is disabled for users, and
-    enabled for tests and benchmarks."""
+    """Whether the API server writes audit.log. The log costs the API server time, so it is enabled only for tests and
+    benchmarks."""
     fast: bool = False
     """Whether the request limits of controller-manager and scheduler are raised. The default limits (20 per second) would
     dominate all measurements."""
@@ -81,7 +81,7 @@ def load(at: Layout) -> ClusterFile | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{at.spec} cannot be read ({error}): `ome local down` removes this cluster.") from error
+        raise UserError(f"{at.spec} cannot be read ({error}): run `ome local down`, which removes this cluster.") from error
 
 
 def save(at: Layout, cluster_file: ClusterFile) -> None:

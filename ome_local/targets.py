@@ -29,7 +29,8 @@ PODS: Mapping[str, tuple[str, str]] = {
     "engines": (_LEADERS, "http"),
     "routers": ("ome.io/managed-by=ome-operator,component=router", "metrics"),
 }
-"""Name of a job -> (label selector of its pods, name of the port), as in charts/ome-resources/templates/metrics.yaml."""
+"""Maps the name of a job to the label selector of its pods and the name of the port, as in
+charts/ome-resources/templates/metrics.yaml."""
 _LOOK_EVERY_S = 2.0
 Body = Mapping[str, Any]
 Target = dict[str, Any]

@@ -40,7 +40,8 @@ def main() -> int:
         elif known[path] != given:
             contradicted = True
             _say(
-                f"{path}: {tool.address()} has the digest {given}, but the existing line has {known[path]}; the line is kept"
+                f"{path}: {tool.address()} has the digest {given}, but the existing line has {known[path]}; the existing "
+                "line is kept"
             )
     for path in sorted(known.keys() - expected.keys()):
         _say(f"{path}: no program in ome_local/binaries/versions.py downloads this file: remove its line from checksums.txt")

@@ -15,7 +15,7 @@ PROGRAMS = ("prometheus", "promtool")
 PAGES = "web"
 """Key of the folder with the files of Prometheus' web pages."""
 _UNPACKED = {**{name: Path("usr/bin", name) for name in PROGRAMS}, PAGES: Path("usr/share/prometheus/web")}
-"""Key of a file or folder of the package that is kept -> its path in the package."""
+"""Maps the key of a file or folder of the package that is kept to its path in the package."""
 
 
 def prometheus() -> dict[str, Path]:
@@ -43,7 +43,8 @@ def _fetch(kept: Path) -> None:
     for program in ("apt-get", "dpkg-deb"):
         if shutil.which(program) is None:
             raise Unavailable(
-                f"this machine has neither prometheus nor {program} to download the package of Debian: install prometheus"
+                f"this machine has neither prometheus nor {program}, which downloads the package of Debian: install "
+                "prometheus"
             )
     kept.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=kept.parent, prefix=".new-") as text:

@@ -74,7 +74,7 @@ def _get(tools: list[Tool], target: Target, more_to_come: bool) -> None:
             for tool in rest:
                 built = beside / tool.name
                 if not built.exists():
-                    raise UserError(f"The Go build of {tool.name} created no program.")
+                    raise UserError(f"The Go build of {tool.name} succeeded but created no program.")
                 _keep(built, tool, target)
 
 

@@ -134,7 +134,10 @@ def _patched(patches: Sequence[Patch], go: str, folder: Path, scratch: Path, env
         copy = place / f"{patch.module}@{found['Version']}"
         text = (copy / patch.file).read_text()
         if patch.old not in text:
-            raise UserError(f"{patch.module} {found['Version']} has no {patch.old} in {patch.file}: correct PATCHES.")
+            raise UserError(
+                f"The source of {patch.module} {found['Version']} does not contain {patch.old} in "
+                f"{patch.file}: correct PATCHES."
+            )
         (copy / patch.file).write_text(text.replace(patch.old, patch.new))
         lines.append(f"replace {patch.module} => {copy}\n")
     (scratch / "go.mod").write_text("\n".join(lines))

@@ -21,14 +21,14 @@ from ome_local.binaries.versions import Target, Tool
 from ome_operator.errors import UserError
 
 ANSWER_WITHIN_S = 4.0
-"""Maximum seconds until a release host begins to answer. The time includes the name lookup, which has no timeout of its
-own."""
+"""Maximum number of seconds until a release host begins to answer. The time includes the name lookup, which has no
+timeout of its own."""
 _STALL_S = 30.0
 _TROUBLE = (OSError, ValueError, http.client.HTTPException)
 _REGISTRY = "Docker-Distribution-Api-Version"
 _SILENT: dict[str, str] = {}
-"""Base address of a release host that has not answered this process -> reason. The address is not tried again by this
-process."""
+"""Maps the base address of a release host that has not answered this process to the reason. This process does not try the
+address again."""
 _Answer = TypeVar("_Answer")
 
 

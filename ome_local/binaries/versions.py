@@ -41,10 +41,10 @@ class Tool:
     base_env: str = ""
     base: str = ""
     archive: str = ""
-    """Path of the release below the base address, and the name of the release in checksums.txt; "" for a program that is
+    """Path of the release below the base address, and the name of the release in checksums.txt. "" for a program that is
     always built."""
     checksums: str = ""
-    """Path of the host's SHA-256 file, which only `make checksums` reads. The file contains a digest alone, or lines of
+    """Path of the host's SHA-256 file, which only `make checksums` reads. The file contains a single digest, or lines of
     `digest file`."""
     member: str | None = None
     """Path of the program inside a .tar.gz; None if the release is the program itself."""
@@ -181,8 +181,8 @@ _ALL = [
 ]
 TOOLS = {tool.name: tool for tool in _ALL}
 OF_VERSION = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
-"""Programs whose version is the Kubernetes version of the cluster. Nodes, helm and kwok have the same version in all
-clusters."""
+"""Programs whose version is the Kubernetes version of the cluster. Nodes, helm and kwok are not among them: they have the
+same version in all clusters."""
 
 
 def tools(version: str = KUBERNETES) -> dict[str, Tool]:
@@ -223,9 +223,8 @@ PATCHES = {
         'metricsCertPath := os.Getenv("KUEUE_METRICS_CERTS")',
     ),
 }
-"""Program -> replacement in the source of a module. Without the replacement, kwok could not be compiled with the libraries
-of the other programs, and Kueue would need a fixed folder of this machine.
-"""
+"""Maps a program to a replacement in the source of a module. Without its replacement, kwok could not be compiled with the
+libraries of the other programs, and Kueue would need a fixed folder of this machine."""
 
 
 def _of_kubernetes(version: str) -> dict[str, str]:

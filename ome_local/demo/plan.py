@@ -24,7 +24,8 @@ from ome_local.progress import step
 from ome_local.realnode import requirements
 
 IMAGES = ("engine-cpu", "router", "operator")
-"""Images of the tiny service. The largest image comes first, so that the node unpacks it while the others are built."""
+"""Images of the tiny service. The largest image comes first, so that the node unpacks it while the other images are
+built."""
 START_DELAY_S = 2.5
 """Seconds from the binding of a simulated pod until it is Ready."""
 _IMAGES_NICE, _LATER_NICE = 10, 15

@@ -22,9 +22,8 @@ class ViewLine:
     what: str
     """Name of a component, or "model", "runtime" or "URL"."""
     how: str
-    """Number of ready groups of a component, such as "4/4", or the name of the model or runtime, or the URL; "-" if
-    unknown.
-    """
+    """Number of ready groups of a component, such as "4/4"; or the name of the model or runtime; or the URL. "-" if
+    unknown."""
     why: str = ""
     """Message about what is missing; "" if nothing is missing."""
 

@@ -28,11 +28,11 @@ REFERENCES = {
     "router": "local/sglang-router:0.3.2",
     "agent": f"local/ome-agent:{__version__}",
 }
-"""Name of the folder below images/ -> reference with which pods use the image."""
+"""Maps the name of a folder below images/ to the reference with which pods use the image."""
 SERVING = ("operator", "engine-cpu", "router", "agent")
-"""Images that a service with the tiny model, and a benchmark of this service, need."""
+"""Images that a service with the tiny model needs, and that a benchmark of this service needs."""
 NOT_COPIED = ("__pycache__", "*.pyc")
-"""Patterns of files that COPY does not copy because of .dockerignore."""
+"""Patterns in .dockerignore of the files that COPY does not copy."""
 _MADE_BY = "2"
 """Version of the build process, a part of every cache key. It is incremented if a change of the build process changes the
 images."""
@@ -88,7 +88,10 @@ def dockerfile(name: str, root: Path) -> Path:
 def content(path: Path, root: Path) -> str:
     """Return a digest of a file, or of all files below a folder. It covers names, contents and executable bits."""
     if not path.exists():
-        raise UserError(f"There is no {path.relative_to(root)} in {root}: images are built from a checkout.")
+        raise UserError(
+            f"There is no {path.relative_to(root)} in {root}: run this command in a checkout, because images "
+            "are built from its files."
+        )
     files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
     wanted = [file for file in files if not any(part.match(skip) for part in _below(file, path) for skip in NOT_COPIED)]
     return _digest(
@@ -157,7 +160,7 @@ def _maker(name: str, root: Path) -> Callable[[Path, Path], None]:
             return
         if reason:
             raise UserError(
-                f"Image {name} can be built only as root on Linux amd64 or with Docker, but {reason} and docker is not "
+                f"Image {name} can be built only as root on Linux amd64 or with Docker, but {reason}, and docker is not "
                 "installed."
             )
         buildah.require()

@@ -37,8 +37,8 @@ _PIP = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_TRUSTED_HOST", "PIP_DEFAULT
 """Environment variables with settings of the package index. The settings are specific to this machine, so they are
 mounted during a build and never become part of an image."""
 _OF_LOGINS = ("DOCKER_CONFIG", "REGISTRY_AUTH_FILE")
-"""Environment variables that are removed, because buildah exits if such a variable contains the path of a missing file.
-No login is needed: buildah pulls public images and pushes only to files."""
+"""Environment variables that are removed for buildah, because buildah exits if such a variable contains the path of a
+missing file. No login is needed, because buildah pulls public images and pushes only to files."""
 _ALONE = ("unshare", "--mount", "--propagation", "private")
 
 
@@ -118,9 +118,7 @@ def base_image(dockerfile: Path, log: Path, *, published: bool = False) -> str:
             run("tag", image, pulled)
         return pulled
     if published:
-        raise UserError(
-            f"{_HUB} does not respond, and {repository}@{digest} is not stored on this machine: try again later."
-        )
+        raise UserError(f"{_HUB} does not respond, and this machine does not store {repository}@{digest}: try again later.")
     if not has_image(made):
         with tempfile.TemporaryDirectory(dir=storage()) as folder, step(f"Debian {debian.SUITE}", quiet_below=0.0):
             tar = Path(folder) / "base.tar"

@@ -14,8 +14,8 @@ from ome_operator.errors import UserError
 SUITE = "bookworm"
 _SLIM = ("path-exclude=/usr/share/man/*", "path-exclude=/usr/share/locale/*", "path-exclude=/usr/share/doc/*",
          "path-include=/usr/share/doc/*/copyright")  # fmt: skip
-"""Paths that Debian's slim images also omit. The rules stay in the image, and also apply to packages that are installed
-later."""
+"""Paths that Debian's slim images also omit. The rules stay in the image, so they also apply to packages that are
+installed later."""
 _DOWNLOADS = ("proxy", "cainfo", "verify", "timeout", "retries")
 # Names of this machine must not be part of an image.
 _NAMELESS = 'rm -f "$1/etc/resolv.conf" "$1/etc/hostname" && touch "$1/etc/resolv.conf"'

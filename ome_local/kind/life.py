@@ -13,8 +13,8 @@ from ome_local.progress import step
 from ome_operator.errors import UserError
 
 IMAGE = "OME_KIND_IMAGE"
-"""Environment variable with the node image, for mirrors and machines without internet access. If it is not set, kind's
-default image is used."""
+"""Environment variable with the node image, for mirrors and machines without internet access. If it is not set, kind uses
+its default image."""
 _READY_WITHIN_S = 120.0
 _GONE_WITHIN_S = 60.0
 _LABEL = "io.x-k8s.kind.cluster"

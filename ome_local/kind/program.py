@@ -27,7 +27,7 @@ def why_not() -> str:
 def require() -> None:
     """Raise UserError unless Docker answers and kind is installed."""
     if reason := why_not():
-        raise UserError(f"--kind needs Docker and kind, and {reason}.")
+        raise UserError(f"--kind needs Docker and kind, but {reason}.")
 
 
 def run(command: Sequence[str], *, check: bool = True, said: str = "") -> "subprocess.CompletedProcess[str]":

@@ -8,9 +8,8 @@ from typing import Any
 from ome_local.realnode.spec import PAUSE, TAINT, RealNode, link_name
 
 _RESERVED = 4
-"""Divisor: the memory of the machine divided by this number is reserved for the machine itself, including the control plane
-and the operator. The pods of the node can use the rest.
-"""
+"""Divisor of the memory of the machine. The result of the division is reserved for the machine itself, including the
+control plane and the operator. The pods of the node can use the rest."""
 
 
 def files(node: RealNode, plugins: str, memory: int) -> dict[str, str]:

@@ -15,7 +15,8 @@ _KEPT_S = 14 * 86400.0
 """Seconds for which an image is kept for other nodes after it was last loaded."""
 _GONE = re.compile("parent snapshot .* does not exist")
 _NO_ARCHIVE = re.compile("unexpected EOF|unrecognized image format|invalid tar header")
-"""Pattern of `ctr`'s error messages about a file that is not an archive of images, or only the beginning of an archive."""
+"""Pattern of `ctr`'s error messages about a file that is not an archive of images, or that is only the beginning of an
+archive."""
 _IMPORTED = re.compile(r"unpacking (\S+) \((sha256:[0-9a-f]{64})\)")
 
 
@@ -62,7 +63,7 @@ def _import(node: RealNode, file: Path) -> str:
     except UserError as error:
         if _NO_ARCHIVE.search(str(error)):
             remedy = "name a file that `docker save` or `ome local images` wrote"
-            raise UserError(f"{file} is no complete archive of images ({error}): {remedy}.") from error
+            raise UserError(f"{file} is not a complete archive of images ({error}): {remedy}.") from error
         if "flag provided but not defined" not in str(error):
             raise
         said = _ctr(node, "images", "import", str(file.absolute()))

@@ -25,7 +25,7 @@ from ome_local.realnode.spec import COMPONENTS, NUMBERS, SPACE, Network, RealNod
 from ome_operator.errors import UserError
 
 MACHINE = Path("/run")
-"""Folder that is locked from the choice of the node's addresses until the link exists."""
+"""Folder with a lock. A process holds the lock from the choice of the node's addresses until the link exists."""
 _WITHIN_S = 60.0
 """Time within which the namespaces must exist. 10 s were not enough on two cores that compiled programs at the same time
 (load average 13)."""

@@ -10,8 +10,8 @@ from ome_local.realnode import cgroups, namespaces
 from ome_local.realnode.spec import link_name
 
 _BUILT_IN = ("/var/lib/kubelet", "/var/lib/cni")
-"""Built-in folders of the node's programs. The node's own folders are mounted over them, so that these folders stay empty
-on the machine."""
+"""Folders that are built into the node's programs. The node's own folders are mounted over these folders, which therefore
+stay empty on the machine."""
 
 
 def take_away(at: Layout) -> None:

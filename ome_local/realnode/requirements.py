@@ -17,11 +17,13 @@ from ome_operator.errors import UserError
 PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 """Value of PATH that includes the folders of root's programs, which some sessions omit."""
 _PROGRAMS = {"containerd": "containerd", "ctr": "containerd", "runc": "runc", "nft": "nftables", "ip": "iproute2"}
-"""Name of a program -> Debian package that contains the program."""
+"""Maps the name of a program to the Debian package that contains the program."""
 _PLUGIN_FOLDERS = ("/usr/lib/cni", "/opt/cni/bin", "/usr/libexec/cni")
 _PLUGINS = ("bridge", "host-local", "loopback")
 _PLUGINS_PACKAGE = "containernetworking-plugins"
-_OTHERWISE = "If this is a container, start the container with --privileged. Simulated nodes run without these permissions."
+_OTHERWISE = (
+    "If this machine is a container, start the container with --privileged. Simulated nodes do not need these permissions."
+)
 _OVERLAY = "mkdir low up work all; mount -t overlay -o lowerdir=low,upperdir=up,workdir=work overlay all"
 _APT = threading.Lock()
 """Lock for calls of apt-get. Several parts of a run install packages, and apt-get fails if another apt-get is running."""
@@ -33,7 +35,7 @@ _PROBES = (
     ("ip", "ip link add probe type bridge; ip link add one type veth peer name two", "make bridges and virtual links"),
     ("nft", "nft add table ip probe", "write packet rules (nftables)"),
 )
-"""Checks in temporary namespaces: the program, its arguments, and the ability that the check proves."""
+"""Checks in temporary namespaces. Each consists of the program, its arguments, and the ability that the check proves."""
 
 
 def why_not() -> str | None:
@@ -63,7 +65,10 @@ def require() -> None:
         if not (packages := missing_packages()):
             return
         install(packages)
-    raise UserError(f"apt-get installed {', '.join(packages)}, but some of their programs are still not in {PATH}.")
+    raise UserError(
+        f"apt-get installed {', '.join(packages)}, but some of their programs are still not in {PATH}: install "
+        "these programs yourself."
+    )
 
 
 def missing_packages() -> list[str]:

@@ -25,7 +25,7 @@ IDENTITIES: dict[str, tuple[str, tuple[str, ...]]] = {
     "kube-proxy": ("system:kube-proxy", ()),
     "coredns": ("system:coredns", ()),
 }
-"""File name of a client certificate -> (user, groups)."""
+"""Maps the file name of a client certificate to (user, groups)."""
 NUMBERS = range(64)
 PAUSE = "local/pause:1"
 

@@ -14,7 +14,7 @@ from ome_local.realnode.spec import LABEL, SPACE, RealNode
 from ome_operator.errors import UserError
 
 _PORTS = {"kubelet": 10250, "coredns": 8181}
-"""Name of a process -> its port on the node's address. No other program uses these ports."""
+"""Maps the name of a process to its port on the node's address. No other program uses these ports."""
 
 
 def up(node: RealNode) -> None:
