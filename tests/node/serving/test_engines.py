@@ -132,6 +132,7 @@ def refused(words: str) -> bool:
     return any(finding.rule.severity == "error" for finding in found([runtime]))
 
 
+@pytest.mark.timeout(1000, func_only=True)
 def test_recorded_resolver_results_equal_those_of_the_image(serving: Rig) -> None:
     """SGLang's resolver in the image gives the answers that are recorded. `tests/unit/lint/test_resolver.py` compares `ome
     lint` with this record.
