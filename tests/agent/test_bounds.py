@@ -87,10 +87,9 @@ def free(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 def test_source_below_the_minimum_speed_is_interrupted(node: Node) -> None:
     node.hub.rate = 1e6
     node.limits = Limits(first=0.001, last=0.01, tries=2, minimum_speed=MinimumSpeed(50e6, 0.3))
-    began = time.monotonic()
     with pytest.raises(DownloadFailed, match=r"the source sends .* KiB/s, less than the minimum"):
         node.fetch()
-    assert time.monotonic() - began < 2.5, "all of it would take longer"
+    assert node.hub.total < node.hub.size, "the source is not read to its end"
 
 
 async def test_namespace_disk_budget_is_enforced(tmp_path: Path) -> None:
@@ -144,22 +143,24 @@ async def test_archive_larger_than_the_free_space_leaves_no_file(tmp_path: Path,
 
 
 class Unpacking:
-    """A replacement for `unpack` that runs until its time is over, but for at most half a second."""
+    """A replacement for `unpack` that runs until its time is over, but for at most `seconds`."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, rate: float) -> None:
-        self.begun = self.ended = False
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, rate: float, seconds: float) -> None:
+        self.begun = self.expired = self.ended = False
+        self._seconds = seconds
         monkeypatch.setattr(download, "unpack", self)
         monkeypatch.setattr(download, "UNPACKED", rate)
         monkeypatch.setattr(download, "POLL_SECONDS", 0.01)
 
     def __call__(self, archive: Path, into: Path, room: int, over: TurnCheck) -> list[VerifiedFile]:
         """Run in place of `unpack`, in its thread. Raise TurnExpired once `over` returns True, and else RequestRefused after
-        half a second.
+        `seconds`.
         """
-        self.begun, until = True, time.monotonic() + 0.5
+        self.begun, until = True, time.monotonic() + self._seconds
         try:
             while time.monotonic() < until:
                 if over():
+                    self.expired = True
                     raise TurnExpired
                 time.sleep(0.01)
             raise RequestRefused("it ended by itself")
@@ -167,35 +168,34 @@ class Unpacking:
             self.ended = True
 
 
-@pytest.mark.parametrize(("rate", "said"), [(1e12, TurnExpired), (1.0, DownloadFailed)])
+@pytest.mark.parametrize(("rate", "seconds", "said"), [(1e12, 60.0, TurnExpired), (1.0, 0.5, DownloadFailed)])
 async def test_unpacking_is_stopped_after_its_time_limit(
-    rate: float, said: type[Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    rate: float, seconds: float, said: type[Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While `unpack` runs, the time slice of the model ends. Unpacking is stopped after the time that the size of the
     archive permits and not before, because unpacking that was stopped starts from the beginning.
     """
-    given, unpacking = Given(gzip.compress(b"x"), unpack=True), Unpacking(monkeypatch, rate)
+    given, unpacking = Given(gzip.compress(b"x"), unpack=True), Unpacking(monkeypatch, rate, seconds)
     with pytest.raises(said):
         await fetching(tmp_path, given, over=lambda: unpacking.begun).run()
     assert unpacking.ended
 
 
 async def test_cancelled_model_stops_its_unpacking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    unpacking = Unpacking(monkeypatch, 1.0)
+    unpacking = Unpacking(monkeypatch, 1.0, 60.0)
     task = asyncio.create_task(fetching(tmp_path, Given(gzip.compress(b"x"), unpack=True)).run())
     while not unpacking.begun:  # noqa: ASYNC110 - a thread begins it
         await asyncio.sleep(0.005)
-    began = time.monotonic()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert unpacking.ended and time.monotonic() - began < 0.4, "no thread continues afterwards"
+    assert unpacking.expired and unpacking.ended, "no thread continues afterwards"
 
 
 async def test_archive_is_unpacked_after_an_expired_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given = Given(tar(member(), member("other.bin")), unpack=True)
     with monkeypatch.context() as patched:
-        unpacking = Unpacking(patched, 1e12)
+        unpacking = Unpacking(patched, 1e12, 60.0)
         with pytest.raises(TurnExpired):
             await fetching(tmp_path, given, over=lambda: unpacking.begun).run()
     given.asked.clear()

@@ -122,8 +122,10 @@ async def test_pod_killed_while_sealing_leaves_no_cache(tmp_path: Path) -> None:
         writer.write(json.dumps({"op": "served", "hardware": digest}).encode() + b"\n")
         assert json.loads(await reader.readline()) == {"send": node.store.limit}
         writer.write(b"OME compile cache 1\n" + b"x" * 1000)
+        writer.write_eof()
+        async with asyncio.timeout(60):
+            await reader.read()  # until the agent has closed the connection, too
         writer.close()
-        await asyncio.sleep(0.3)
         assert await node.pod("later").load() == "no compile cache: none is sealed on this node yet"
         assert {path.name for path in pod.place.path.iterdir()} == {SOCKET}
 

@@ -113,10 +113,18 @@ def test_image_without_python_starts_its_engine(tmp_path: Path) -> None:
 @pytest.mark.parametrize("boot", [code.BOOT, "1/0"])
 def test_sidecar_runs_until_sigterm(tmp_path: Path, python: str, boot: str) -> None:
     done = launch(tmp_path, "seal", python, boot)
-    time.sleep(1)
+    wait_for_child(done, "python3" if boot == code.BOOT else "sleep")
     assert done.poll() is None
     done.send_signal(signal.SIGTERM)
-    assert done.wait(10) == 0
+    assert done.wait(60) == 0
+
+
+def wait_for_child(launcher: "subprocess.Popen[str]", name: str) -> None:
+    """Wait until the launcher runs the program with this name."""
+    children, until = Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children"), time.monotonic() + 60
+    while name not in [Path(f"/proc/{pid}/comm").read_text().strip() for pid in children.read_text().split()]:
+        assert time.monotonic() < until and launcher.poll() is None
+        time.sleep(0.01)
 
 
 def test_the_sidecar_runs_the_program_that_the_init_container_left(tmp_path: Path, python: str) -> None:
@@ -127,7 +135,7 @@ def test_the_sidecar_runs_the_program_that_the_init_container_left(tmp_path: Pat
         assert done.stdout is not None
         assert done.stdout.readline().startswith("no compile cache: no agent of this node keeps compile caches")
         done.send_signal(signal.SIGTERM)
-        assert done.wait(10) == 0
+        assert done.wait(60) == 0
         server.shutdown()
 
 

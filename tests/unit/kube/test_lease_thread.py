@@ -116,11 +116,12 @@ async def test_dead_renewal_thread_is_reported_as_lost_lease(monkeypatch: pytest
 
 
 async def test_cancellation_reaches_the_thread_and_its_errors_are_raised() -> None:
-    thread, ended = LeaseThread(), threading.Event()
+    thread, began, ended = LeaseThread(), threading.Event(), threading.Event()
 
     class Waiting(Election):
         async def hold_lease(self) -> None:
             try:
+                began.set()
                 await asyncio.Future()
             finally:
                 ended.set()
@@ -136,7 +137,7 @@ async def test_cancellation_reaches_the_thread_and_its_errors_are_raised() -> No
 
     thread.stack.push_async_callback(close)
     holding = asyncio.create_task(thread.hold_lease(Waiting(Server(), QUICK, lambda: NOW), 10.0))
-    await asyncio.sleep(0.05)
+    assert await asyncio.to_thread(began.wait, 30)
     holding.cancel()
     assert await asyncio.to_thread(ended.wait, 30)
     with pytest.raises(LeadershipLost, match="another operator"):

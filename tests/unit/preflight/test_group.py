@@ -13,7 +13,7 @@ import pytest
 from ome_operator.preflight.group import Meeting
 from ome_operator.preflight.node import CommandLine
 from ome_operator.preflight.ports import Ports
-from tests.support.preflights import ENGINE, Group, fake_torch, group, run_checks, start, wait_for_check
+from tests.support.preflights import ENGINE, PATIENT, QUICK, Group, fake_torch, group, run_checks, start, wait_for_check
 
 
 def words(of: Group) -> tuple[str, ...]:
@@ -31,11 +31,11 @@ def test_healthy_group_has_no_findings(tmp_path: Path) -> None:
 def test_ranks_wait_for_later_ranks(tmp_path: Path) -> None:
     """Ranks wait for ranks that start later: a worker may start before rank 0, and rank 0 before a worker."""
     of = group(32)
-    early = start(tmp_path, 1, 3, of, mode="Require", seconds=40)
+    early = start(tmp_path, 1, 3, of, mode="Require", seconds=PATIENT)
     time.sleep(1)
-    leader = start(tmp_path, 0, 3, of, mode="Require", seconds=40)
+    leader = start(tmp_path, 0, 3, of, mode="Require", seconds=PATIENT)
     time.sleep(1)
-    late = start(tmp_path, 2, 3, of, mode="Require", seconds=40)
+    late = start(tmp_path, 2, 3, of, mode="Require", seconds=PATIENT)
     found = [wait_for_check(tmp_path, rank, process) for rank, process in ((0, leader), (1, early), (2, late))]
     assert [(each.code, each.finding_names) for each in found] == [(0, [])] * 3, [each.log for each in found]
 
@@ -43,12 +43,10 @@ def test_ranks_wait_for_later_ranks(tmp_path: Path) -> None:
 def test_missing_rank_ends_the_check_of_all_others(tmp_path: Path) -> None:
     of = group(33)
     begun = time.monotonic()
-    found = run_checks(tmp_path, 4, of, {3: None}, mode="Require")  # type: ignore[dict-item]
-    # On a busy machine, the copy of another rank may be slow enough to be reported before.
-    but_slow = [(each.code, [(rank, what) for rank, what in each.finding_names if what != "copy"]) for each in found]
-    assert but_slow == [(1, [(3, "absent")])] * 3
-    assert all("rank 3 did not connect within 2 s" in each.finding_messages for each in found)
-    assert time.monotonic() - begun < 25
+    found = run_checks(tmp_path, 4, of, {3: None}, mode="Require", seconds=33)  # type: ignore[dict-item]
+    assert [(each.code, each.finding_names) for each in found] == [(1, [(3, "absent")])] * 3
+    assert all("rank 3 did not connect within 6 s" in each.finding_messages for each in found)
+    assert time.monotonic() - begun < 31
 
 
 def test_missing_leader_ends_the_check(tmp_path: Path) -> None:
@@ -104,7 +102,7 @@ def test_restarted_rank_does_not_wait_for_running_group(tmp_path: Path) -> None:
     """
     of = group(40)
     with socket.create_server((of.host(0), of.http)):
-        found = wait_for_check(tmp_path, 1, start(tmp_path, 1, 2, of, words=words(of), mode="Require", seconds=40))
+        found = wait_for_check(tmp_path, 1, start(tmp_path, 1, 2, of, words=words(of), mode="Require", seconds=PATIENT))
     assert (found.code, found.finding_names) == (0, [])
 
 
@@ -144,13 +142,13 @@ def test_foreign_connections_to_rank_0_are_ignored(tmp_path: Path) -> None:
 
 def test_rank_that_dies_during_the_check_is_named(tmp_path: Path) -> None:
     of = group(42)
-    leader = start(tmp_path, 0, 3, of)
-    other = start(tmp_path, 1, 3, of)
+    leader = start(tmp_path, 0, 3, of, seconds=PATIENT)
+    other = start(tmp_path, 1, 3, of, seconds=PATIENT)
     with socket.socket() as line:
-        until = time.monotonic() + 10
+        until = time.monotonic() + 60
         while line.connect_ex((of.host(0), of.port)) and time.monotonic() < until:
             time.sleep(0.05)
-        line.sendall(json.dumps({"rank": 2, "ports": [1], "clock": time.time(), "left": 29.0}).encode() + b"\n")
+        line.sendall(json.dumps({"rank": 2, "ports": [1], "clock": time.time(), "left": PATIENT}).encode() + b"\n")
     found = [wait_for_check(tmp_path, rank, process) for rank, process in ((0, leader), (1, other))]
     assert [each.finding_names for each in found] == [[(2, "meeting"), (2, "reach")]] * 2
     assert "it ended before the check was complete" in found[0].finding_messages
@@ -197,7 +195,7 @@ def test_torch_result_is_parsed_despite_library_output(tmp_path: Path) -> None:
 def test_failed_collective_is_a_finding_of_all_ranks(tmp_path: Path, how: str, words: str) -> None:
     env = fake_torch(tmp_path, how)
     begun = time.monotonic()
-    found = run_checks(tmp_path, 2, group(44), env=env, isolated=False)
+    found = run_checks(tmp_path, 2, group(44), env=env, isolated=False, seconds=QUICK)
     assert [each.finding_names for each in found] == [[(0, "collective"), (1, "collective")]] * 2, [
         each.log for each in found
     ]

@@ -169,10 +169,10 @@ class Everywhere(KopfEvents):
 class Process:
     """A process that hosts kopf, and the sink to which kopf reports."""
 
-    def __init__(self, server: str, kinds: Sequence[WatchedKind], patience: float = 10.0) -> None:
+    def __init__(self, server: str, kinds: Sequence[WatchedKind]) -> None:
         self.server, self._kinds = server, kinds
         self.there: dict[str, set[str]] = {}
-        self.coverage = Everywhere(kinds, self, self._listed, interval=0.1, patience=patience, list_every=0.1)
+        self.coverage = Everywhere(kinds, self, self._listed, interval=0.1, patience=60.0, list_every=0.1)
         self.said: list[str] = []
         self.sessions: list[aiohttp.ClientSession] = []
         self.stopped = 0
@@ -205,21 +205,21 @@ ALL = watches_of(sorted(WRITTEN))
 
 
 @asynccontextmanager
-async def hosted(server: Server, process: type[Process] = Process) -> AsyncIterator[tuple[Process, asyncio.Task[None]]]:
+async def hosted(server: Server) -> AsyncIterator[tuple[Process, asyncio.Task[None]]]:
     """Yield an operator that kopf hosts, and its task."""
     with server.serving() as address:
-        made, stop = process(address, ALL), asyncio.Event()
+        made, stop = Process(address, ALL), asyncio.Event()
         operating = asyncio.create_task(handlers.run_operator(made, stop))
         try:
             yield made, operating
         finally:
             stop.set()
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 await asyncio.wait({operating})
             assert all(session.closed for session in made.sessions)
 
 
 async def until(what: Any) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not what():  # noqa: ASYNC110
             await asyncio.sleep(0.02)
