@@ -58,7 +58,7 @@ class OperatorProcess:
         self.metrics = Metrics()
         self.life = ProcessLife(LeadershipLost, CannotWatch, KubeError)
         self.leader: asyncio.Future[Leader] = asyncio.get_running_loop().create_future()
-        """A future that is done once this process leads; its result is the leader."""
+        """A future that is done once this process leads. Its result is the leader."""
 
     async def run(self) -> int:
         """Run until the process has to stop. Return the exit code."""
@@ -190,7 +190,7 @@ class KopfProcess:
         self._connection, self._client, self._watches, self._lease = connection, client, watches, lease
         self._stopped = False
         self.asked = True
-        """Whether `stop` was called because the process was asked to stop."""
+        """Whether `stop` was called because somebody asked the process to stop."""
 
     async def start(self) -> Sequence[WatchedKind]:
         """Wait for the CRDs and the Lease, and start the tasks of the leader. Return the kinds of objects that users write,

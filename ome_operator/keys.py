@@ -35,7 +35,8 @@ group. The label does not identify the group."""
 TEMPLATE = "controller-revision-hash"
 """Label that the StatefulSet controller writes: the name of the template from which a pod was created."""
 WORKER_INDEX = "leaderworkerset.sigs.k8s.io/worker-index"
-"""Label with the value `"0"` on leaders, so that routers written for LeaderWorkerSet find them; workers do not have it."""
+"""Label with the value `"0"` on leaders, so that routers written for LeaderWorkerSet find the leaders. Workers do not
+have the label."""
 
 # --- annotations ---------------------------------------------------------------------------------------------------
 HASH = f"{GROUP}/hash"
@@ -68,11 +69,11 @@ REGISTRY = f"{GROUP}/registry"
 """Annotation on a service or its router component: with the value `"false"`, the service's routers get no registry
 sidecar."""
 ANSWERED_BY, REGISTRY_ANSWERS = f"{GROUP}/answered-by", "registry"
-"""Label on a Service, and the value of the label while no engine runs and the Service therefore sends requests to the
-registry sidecars of the routers."""
+"""Label on a Service with this value, while no engine runs and the Service therefore sends requests to the registry
+sidecars of the routers."""
 ROUTER_KEY = f"{GROUP}/router-key"
-"""Annotation on a service or its router component: `"false"` if the router's control plane must have no key; `"true"` if the
-router accepts a key although the name of its image does not indicate that."""
+"""Annotation on a service or its router component. `"false"` if the router's control plane must have no key; `"true"` if
+the router accepts a key although the name of its image does not indicate this."""
 RUNTIME_SYNC, MODEL_SYNC = f"{GROUP}/runtime-sync", f"{GROUP}/model-sync"
 """Annotations on a service that does not follow edits of its runtime or model. Any new value makes the service adopt the
 current runtime or model once."""
@@ -80,7 +81,7 @@ OPERATOR_CLASS = f"{GROUP}/operator-class"
 """Label on objects that users write: the class of the operator that handles the object. Objects without the label are
 handled by operators without a class."""
 LEASE_CLASS = f"{GROUP}/operator-lease"
-"""Label on an operator's Lease: the operator's class, or "". By this label two operators of the same class detect each
+"""Label on an operator's Lease: the operator's class, or "". By this label, two operators of the same class detect each
 other."""
 RETRY = f"{GROUP}/rollout-retry"
 """Annotation on a service: any new value permits another attempt to roll out a rejected revision."""
@@ -170,13 +171,13 @@ ROUTER_KEY_VARIABLE = "OME_ROUTER_KEY"
 KUEUE_LABEL, VOLCANO_LABEL = "kueue.x-k8s.io/queue-name", "volcano.sh/queue-name"
 """Labels on pods: the queue of Kueue or Volcano that admits the pods."""
 KUEUE_GROUP, KUEUE_COUNT = "kueue.x-k8s.io/pod-group-name", "kueue.x-k8s.io/pod-group-total-count"
-"""Label with the name of a group of pods, and annotation with their number: Kueue admits the group as a whole, once all of
-its pods exist."""
+"""Name of a label and of an annotation: the label contains the name of a group of pods, the annotation their number.
+Kueue admits the group as a whole, once all of its pods exist."""
 KUEUE_SERVING = "kueue.x-k8s.io/pod-group-serving"
 """Annotation on the pods of a pod group that never completes. A pod that ends is replaced within the quota of its group."""
 KUEUE_MANAGED, KUEUE_PARENT = "kueue.x-k8s.io/managed", "kueue.x-k8s.io/pod-suspending-parent"
-"""Label and annotation on pods that their owner, not Kueue's webhook, places under the control of Kueue. Kueue adds no
-finalizer to them (0.16 or newer)."""
+"""Label and annotation on pods that their owner, instead of Kueue's webhook, places under the control of Kueue. Kueue
+adds no finalizer to them (0.16 or newer)."""
 RDMA_INJECT = f"rdma.{GROUP}/auto-inject"
 RDMA_PROFILE = f"rdma.{GROUP}/profile"
 RDMA_CONTAINER = f"rdma.{GROUP}/container-name"

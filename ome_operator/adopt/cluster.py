@@ -33,8 +33,8 @@ FINALIZERS = frozenset(
 """The finalizers that OME adds to its objects. Other finalizers are not removed."""
 
 CLOCKS = timedelta(minutes=1)
-"""Maximum difference between the clocks of this machine and of the API server. An entry of managedFields that is further in
-the future was made up."""
+"""Maximum difference between the clocks of this machine and of the API server. An entry of managedFields with a time
+further in the future is not trusted."""
 SHOWN, LONGEST = 5, 200
 """Maximum number of names that one line lists, and maximum number of characters of a name."""
 
@@ -99,7 +99,7 @@ async def _stopped(client: Client, steps: StepReporter, services: Iterable[Manif
         problem = f"{recent}, but the cluster has no Deployment of OME: stop the process that writes this status"
     elif recent:
         steps.report_note(
-            f"{recent}: the operator waits until nobody else has written the status of a service for five minutes"
+            f"{recent}: the operator waits until no other client has written the status of a service for five minutes"
         )
     if not deployments and not recent:
         steps.report_unchanged("the cluster has no controller of OME")
@@ -164,7 +164,8 @@ def _nothing_lost(
                 has_losses = True
     if has_losses and not yes:
         steps.report_note(
-            "keep a copy of these objects, and run this command with --yes; until then the CRDs are not changed"
+            "keep a copy of these objects, and run this command with --yes; until then, this command does not change the "
+            "CRDs"
         )
     return yes or not has_losses or steps.dry_run
 

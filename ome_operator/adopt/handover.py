@@ -27,8 +27,8 @@ OPTIONAL = ("ScaledObject", "LeaderWorkerSet")
 POLL_SECONDS = 1.0
 """Seconds between two checks while waiting."""
 SETTLE = 330.0
-"""Maximum seconds to wait until the operator has written the objects that it took over, and until old routers have
-completed their requests."""
+"""Two times in seconds: until the operator has to have written the objects that it took over, and until old routers have
+to have completed their requests."""
 
 
 @dataclass(frozen=True)

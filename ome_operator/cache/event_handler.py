@@ -34,7 +34,7 @@ class Urgency(Enum):
     """The urgency of a reconciliation after a change."""
 
     AWAITED = auto()
-    """Somebody waits for the result: a person has edited the object, or the last pod of a service has become ready."""
+    """A person waits for the result: somebody has edited the object, or the last pod of a service has become ready."""
     SOON = auto()
     """The reconciliation may be delayed, because no person waits for its result."""
     REPORTED = auto()

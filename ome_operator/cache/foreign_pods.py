@@ -17,11 +17,11 @@ from ome_operator.kube.errors import KubeError
 logger = logging.getLogger(__name__)
 
 KEPT = 300.0
-"""Seconds for which the result for a node is used. A limit is needed because the operator does not watch foreign pods, and
-does not notice when they end."""
+"""Seconds for which the result for a node is used. The time is limited because the operator does not watch foreign pods,
+so it does not notice when they end."""
 FRESH = 10.0
-"""Seconds during which a node is not read again, because a reconciliation may repeat before the status records the end of
-the placement attempt."""
+"""Seconds during which a node is not read again. The pause is needed because a reconciliation may repeat before the
+status records the end of the placement attempt."""
 MOST = 100
 """Maximum number of nodes that are read in one batch."""
 ENDED = ("Succeeded", "Failed")

@@ -28,7 +28,7 @@ class Index:
         self._nodes_changed = False
         self._numbers = NodeNumbers()
         self._holders: dict[str, NodeSet] = {}
-        """Node label of a model -> names of the nodes that have the model."""
+        """Maps the node label of a model to the names of the nodes that have the model."""
         self._moved: set[str] = set()
         self._on_node: dict[str, dict[str, None]] = {}
         self._records: dict[str, NodeRecord] = {}
@@ -37,7 +37,7 @@ class Index:
         """Servings whose status has no address yet."""
         self.models = LabelIndex()
         self.holdings: dict[Ref, dict[str, NodeHolding]] = {}
-        """Model -> node -> what the node's agent reports about the model."""
+        """Maps a model to a map from nodes to what the node's agent reports about the model."""
         self.deps = replace(
             settled,
             models=self._models,

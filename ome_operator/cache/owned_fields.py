@@ -10,7 +10,7 @@ from ome_operator.core.observed.objects import Child, Manifest
 from ome_operator.util.json_limits import complete, fast, fields
 
 _REPLICAS = msgspec.json.Decoder(fields("replicas")).decode
-"""Decodes the only field of the spec of a StatefulSet that a child's facts contain besides its owned fields."""
+"""Decodes the only field of the spec of a StatefulSet that the facts of a child contain in addition to its owned fields."""
 
 _STAMPED = ("generation", "labels", "annotations", "ownerReferences")
 

@@ -46,12 +46,12 @@ class Resource(NamedTuple):
     annotations: Mapping[str, str]
     deleting: bool
     parsed: Any
-    """The parsed object; `Invalid` if the object cannot be used."""
+    """The parsed object, or `Invalid` if the object cannot be used."""
     status: Mapping[str, Any]
     status_owned: str
     """Digest of the status fields that the operator owns; see core/observed/managed_fields.py."""
     writers: tuple[tuple[str, datetime], ...]
-    """Field managers other than the operator that have written the status, each with the time of its last write."""
+    """Maps field managers other than the operator that have written the status to the time of their last write."""
     owner: str = ""
     """UID of the controller owner; "" if the object has none."""
     created: str = ""

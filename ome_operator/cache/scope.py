@@ -8,7 +8,7 @@ from ome_operator.cache.resources import BENCHMARK, CATALOG, SERVICE, SHORT
 from ome_operator.kube.resources import RESOURCES
 
 CLASSED = frozenset((SERVICE, *CATALOG, BENCHMARK, *SHORT))
-"""Kinds whose objects can have a label with the class of the operator that reconciles them."""
+"""Kinds whose objects can have a label with the class of the operator that handles them."""
 
 
 class Scope(NamedTuple):

@@ -10,12 +10,12 @@ from ome_operator.capacity.shape import ParallelShape
 
 GIB = 2**30
 FEWEST_TOKENS = 8192
-"""Smallest useful size of the KV cache, in tokens. It is one chunk of a prompt."""
+"""Smallest useful size of the KV cache, in tokens: one chunk of a prompt."""
 DEFAULT_SHARE = 0.9
 """Fraction of a GPU's memory for weights and KV cache if no argument sets it. SGLang computes about this value for GPUs
 with 80 GB or more."""
 SHARES = (0.85, 0.88, DEFAULT_SHARE, 0.93)
-"""Fractions of a GPU's memory for weights and KV cache to use, in this order, if a smaller fraction is not enough."""
+"""Fractions of a GPU's memory for weights and KV cache. They are tried in this order if a smaller fraction is not enough."""
 PREFILL, DECODE, BOTH = "prefill", "decode", "null"
 """Stages of disaggregated serving, named as in --disaggregation-mode. `BOTH` stands for an engine that does both prefill
 and decode."""

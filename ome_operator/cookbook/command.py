@@ -9,7 +9,7 @@ from ome_operator.cookbook.layout import PlanProposal
 from ome_operator.cookbook.preset import RANK, Launch, PresetArgument, in_pods, in_shell
 
 _PLAIN = re.compile(r"[\w@%+=:,./${}-]+|\$\(\([\w *]+\)\)")
-"""Pattern of the words that need no quotes in a shell. It includes variables and products of variables."""
+"""Pattern of the words that need no quotes in a shell. The words may contain variables and products of variables."""
 
 
 def commands(plan: PlanProposal) -> str:
@@ -57,8 +57,8 @@ _MEANING = {
     "PREFILL_NODE0": "the address of node 0 of prefill",
     "DECODE_NODE0": "the address of node 0 of decode",
     "IB_DEVICE": (
-        "the InfiniBand devices of the node as `ibv_devices` lists them, separated by commas (in pods the variable is "
-        "IB_DEVICES)"
+        "the InfiniBand devices of the node as `ibv_devices` lists them, separated by commas (pods have them in the "
+        "variable IB_DEVICES)"
     ),
     "WORKER_URLS": "http://HOST:PORT of each copy, separated by spaces",
     "PORT": "a port that is free on all nodes",
@@ -110,7 +110,7 @@ def _section(title: str, words: list[PresetArgument]) -> list[str]:
 
 
 _WIDEST = 44
-"""Width of the column of flags, in characters. The reason for a longer flag is on the next line."""
+"""Width of the column of flags, in characters. If a flag is longer, its reason is on the next line."""
 
 
 def _reason(one: PresetArgument, width: int) -> Iterator[str]:

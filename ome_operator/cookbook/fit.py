@@ -21,14 +21,13 @@ class RoleFit:
     gpus: int
     """Number of GPUs that the group uses on each of its nodes."""
     tp: int
-    """Number of GPUs that together hold all experts of a pipeline stage. Without a pipeline, the engine is a single
-    stage."""
+    """Number of GPUs that together hold all experts of a pipeline stage. An engine without a pipeline is a single stage."""
     pp: int = 1
     """Number of pipeline stages."""
     dp: int = 1
     """Number of data-parallel ranks."""
     attention_dp: bool = False
-    """Whether the data-parallel ranks divide attention only; otherwise each rank is a complete copy of the model."""
+    """Whether the data-parallel ranks divide attention only. If not, each rank is a complete copy of the model."""
     ep: int = 1
     redundant: int = 0
     """Number of redundant copies of busy experts."""
@@ -128,5 +127,8 @@ def wide_problem(served: ServedModel, hardware: Hardware, engine: Engine) -> str
         return f"{needs.why}, which {hardware.title} is not"
     stored = served.facts.quantization.name if served.facts.quantization else ""
     if stored != needs.quantization:
-        return f"its kernels need {needs.quantization} experts, but the experts of {served.name} are {stored}"
+        return (
+            f"its kernels need {needs.quantization} experts, but the quantization of the experts of {served.name} is "
+            f"{stored}"
+        )
     return ""

@@ -114,7 +114,8 @@ def _check_request(request: RecipeRequest, served: ServedModel, hardware: Hardwa
     longest = served.facts.context_length
     if request.context_length and longest and request.context_length > longest:
         raise RecipeRefused(
-            f"--context-length {request.context_length} is more than the context length of {served.name}, {longest} tokens."
+            f"--context-length {request.context_length} is more than the context length of {served.name}, which is "
+            f"{longest} tokens: write a lower number."
         )
     if (request.kv_cache_dtype or "").startswith("fp8") and "fp8" not in (
         hardware.accelerator.spec.capabilities.features or ()
@@ -132,7 +133,7 @@ def _check_request(request: RecipeRequest, served: ServedModel, hardware: Hardwa
 def _together(request: RecipeRequest, served: ServedModel, hardware: Hardware, chosen: Engine) -> PlanProposal:
     """Return the plan of a service in which one engine does both prefill and decode."""
     if given := [option for option, was in request.only_disaggregated.items() if was]:
-        raise RecipeRefused(f"{given[0]} is only supported with --strategy pd.")
+        raise RecipeRefused(f"{given[0]} works only with --strategy pd: leave it out, or use --strategy pd.")
     size = roles.requested_gpus(request, chosen)
     role = _smallest(request, served, hardware, chosen) if size is None else roles.role(request, chosen, size)
     if why := fit.problem(served, hardware, role, request.kv_cache_dtype):
@@ -184,8 +185,8 @@ def _disaggregated(request: RecipeRequest, served: ServedModel, hardware: Hardwa
         raise RecipeRefused(f"--strategy pd cannot work: {why}.")
     if (request.dp, request.ep, request.pp) != (None, None, None):
         raise RecipeRefused(
-            "--strategy pd computes DP and EP from --prefill-nodes, --decode-nodes and --tp (GPUs that share attention): "
-            "omit --dp, --ep and --pp."
+            "--strategy pd computes DP and EP from --prefill-nodes, --decode-nodes and --tp (the GPUs that share "
+            "attention): leave out --dp, --ep and --pp."
         )
     found = roles.disaggregated_roles(request, chosen, served)
     for role in found:
@@ -224,9 +225,9 @@ def _hints(
             yield f"A request of {wanted:,} tokens does not fit: the engine rejects requests longer than the cache.{fp8}"
     if request.prefix_cache:
         yield (
-            "The router sends prompts with the same prefix to the same prefill group. Within the group a rank is "
-            "chosen at random, and each rank has its own cache: a prefix that all requests share is usually cached, "
-            "the history of a single conversation often is not."
+            "The router sends prompts with the same prefix to the same prefill group. Within the group, a rank is chosen "
+            "at random, and each rank has its own cache. A prefix that all requests share is therefore usually cached, "
+            "but the history of a single conversation often is not."
         )
     if served.own:
         yield from _about_code(served)
@@ -236,7 +237,10 @@ def _hints(
             "support the model's own type."
         )
     if request.host_network:
-        yield "Pods use the host network: the engine's ports must be free on the node, and no NetworkPolicy applies."
+        yield (
+            "Pods use the host network, so the engine's ports must be free on the node, and no NetworkPolicy applies to "
+            "the pods."
+        )
     for asked, own in (
         (request.reasoning_parser, served.reasoning_parser),
         (request.tool_call_parser, served.tool_call_parser),
@@ -258,6 +262,6 @@ def _about_code(served: ServedModel) -> Iterator[str]:
         )
     if served.remote_code is None:
         yield (
-            f"Whether {served.name} has Python code of its own is not known, because its files were not read: if the engine "
-            "exits with `contains custom code`, add --trust-remote-code."
+            f"It is not known whether {served.name} has Python code of its own, because its files were not read: if the "
+            "engine exits with `contains custom code`, add --trust-remote-code."
         )

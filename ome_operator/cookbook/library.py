@@ -44,8 +44,8 @@ class ServedModel:
     strategies: tuple[str, ...]
     """The strategies for which the model has recipes; empty if there are recipes for all strategies."""
     remote_code: bool | None
-    """Whether the model's configuration or tokenizer is Python code that is stored with the weights, which engines run only
-    with --trust-remote-code; None if it is not known."""
+    """Whether the model's configuration or tokenizer is Python code that is stored with the weights; engines run such
+    code only with --trust-remote-code. None if this is not known."""
     wide_nodes: int
     """Number of nodes in the published recipe with disaggregation. A quarter of them are for prefill."""
     wide_batch: int
@@ -118,7 +118,7 @@ class Engine:
     """Name of the file in presets/, the template of the launch command."""
     server: servers.Server
     images: Mapping[str, str]
-    """Vendor of the GPU → image of the engine."""
+    """Maps the vendor of a GPU to the image of the engine."""
     shares: Mapping[str, float]
     """Strategy, or stage of a strategy → fraction of a GPU's memory for weights and KV cache. The entry `default` applies
     to all other strategies and stages."""
@@ -128,11 +128,11 @@ class Engine:
     quantizations: tuple[str, ...]
     """Quantizations of weights for which the engine has recipes; empty if there are recipes for all quantizations."""
     ray: bool
-    """Whether Ray starts the ranks on the other nodes of a group. If false, each node starts its own ranks."""
+    """Whether Ray starts the ranks on the other nodes of a group. If not, each node starts its own ranks."""
     router: bool
     """Whether the operator's router can balance requests over several copies."""
     attention_on_all: bool
-    """Whether DP attention has a rank on each GPU by default. If false, it has a rank on every second GPU."""
+    """Whether DP attention has a rank on each GPU by default. If not, it has a rank on every second GPU."""
     per_gpu: PodAmounts
     wide: WideExpertParallelism | None
 
@@ -145,7 +145,8 @@ class Library:
     """Models by their name in lower case."""
     hardware: Mapping[str, Hardware]
     elsewhere: Mapping[str, str]
-    """Name (in lower case) of a model without recipes for some strategies → the file of a service that serves the model."""
+    """Maps the name (in lower case) of a model without recipes for some strategies to the file of a service that serves
+    the model."""
     aliases: Mapping[str, str] = field(default_factory=dict)
     """Other name of a model → its key in `models`, both in lower case. The other names come from the annotation
     `ome.io/also-known-as`. The owner of the repository is removed from each name. An example is kimi-k2-chat."""

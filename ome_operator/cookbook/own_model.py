@@ -18,7 +18,7 @@ from ome_operator.modelinfo.weight_sizes import WeightBytes, weight_bytes
 _DENSE, _WITH_EXPERTS = ("tp", "tp+dp", "tp+pp"), ("tp", "tp+dp", "tp+pp", "tp+ep", "tp+dp+ep", "dp+ep")
 """Strategies for a dense model and for an MoE model. Disaggregation is not among them, because its sizes come from published
 recipes."""
-_NO_PARSER = "the cookbook knows no parser of this model: pass the name of a parser"
+_NO_PARSER = "the cookbook knows no parser for this model: pass the name of a parser"
 
 
 class OwnModel(NamedTuple):

@@ -44,7 +44,7 @@ class Launch:
     after: tuple[str, ...] = ()
     """Arguments after the flags."""
     worker: "Launch | None" = None
-    """How the component is launched on the other nodes of a group; None if it is launched in the same way."""
+    """How the component is launched on the other nodes of a group. None if it is launched there in the same way."""
     pod: Mapping[str, Any] = field(default_factory=dict)
     """Additional fields of the pod: annotations, volumes, volumeMounts."""
 
@@ -56,8 +56,8 @@ class RenderedPreset:
     launches: tuple[Launch, ...]
     """One launch for each role of the plan, in the order of the roles."""
     balancer: Launch | None = None
-    """The load balancer for several engines outside of Kubernetes, where the operator's router is not available; None if
-    none is needed."""
+    """The load balancer for several engines outside of Kubernetes, where the operator's router is not available. None if
+    no load balancer is needed."""
     files: Mapping[str, str] = field(default_factory=dict)
     """Configuration files of the engine by name. In pods, they are mounted from a ConfigMap."""
 

@@ -53,7 +53,7 @@ class RecipeRequest:
         bool | str,
         Option(
             flag="--reasoning-parser",
-            help="Parser that separates reasoning from the answer. Without a value, it is the model's own parser.",
+            help="Parser that separates reasoning from the answer. Without a value, the model's own parser is used.",
             form=Form.TEXT,
             computed=True,
         ),
@@ -62,14 +62,14 @@ class RecipeRequest:
         bool | str,
         Option(
             flag="--tool-call-parser",
-            help="Parser for structured tool calls. Without a value, it is the model's own parser.",
+            help="Parser that extracts structured tool calls. Without a value, the model's own parser is used.",
             form=Form.TEXT,
             computed=True,
         ),
     ] = False
     """True selects the model's own parser, a string the parser of this name, and False no parser."""
     nodes: Annotated[
-        int | None, _count("--nodes", "Number of nodes that you have; by default the smallest number that fits.")
+        int | None, _count("--nodes", "Number of nodes that you have; by default, the smallest number that fits.")
     ] = None
     prefill_nodes: Annotated[int | None, _count("--prefill-nodes", _NODES)] = None
     decode_nodes: Annotated[int | None, _count("--decode-nodes", _NODES)] = None
@@ -126,7 +126,9 @@ class RecipeRequest:
     ] = None
     model_type: Annotated[
         str | None,
-        Option(flag="--model-type", help="Model type for engines that lack the model's own type, such as deepseek_v3."),
+        Option(
+            flag="--model-type", help="Model type for engines that do not support the model's own type, such as deepseek_v3."
+        ),
     ] = None
     host_network: Annotated[
         bool,

@@ -19,8 +19,8 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 _TAKES = {0: "switch", None: "value", "?": "optional", "*": "any"}
-"""Maps `nargs` of argparse to the kind of values that the flag takes. All other values of `nargs` require at least one word
-and have the kind `values`."""
+"""Maps `nargs` of argparse to the kind of values that the flag takes. Any other value of `nargs` requires at least one
+word, and stands for the kind `values`."""
 _DEPRECATED = re.compile(r"\W*deprecated\b\W*(?:use )?(.*?)(?: instead.*|\).*)?$", re.IGNORECASE)
 """Pattern of the help text of a deprecated flag. The group is the replacement."""
 _LOOKED_UP = re.compile(r"""(?:environ(?:\.get)?|getenv|get_\w*env_var)[\[(]\s*["'](SGLANG_\w+)["']""")

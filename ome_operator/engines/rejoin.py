@@ -29,5 +29,5 @@ def why_not(container: Mapping[str, Any], annotations: Mapping[str, str]) -> str
     parts_of_version = (quantity.whole_number(part) for part in version.split(".")[:3])
     number = tuple(part for part in parts_of_version if part is not None)
     if version and number <= WITHOUT:
-        return f"in sglang {version} a pod that is created again cannot join its group"
+        return f"in SGLang {version}, a recreated pod cannot join its group again"
     return ""

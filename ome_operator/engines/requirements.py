@@ -38,8 +38,7 @@ class Requirement(NamedTuple):
     """A check of SGLang: if all conditions in `when` hold, all conditions in `needs` must hold; otherwise SGLang exits."""
 
     when: Mapping[str, Condition]
-    """Maps a flag or size to its condition. If there are no conditions, the check applies to each flag of `needs` that is
-    given."""
+    """Maps a flag or size to its condition. If the map is empty, the check applies to each flag of `needs` that is given."""
     needs: Mapping[str, Condition]
     source: str
     """File and function of the check, below sglang/srt/arg_groups."""

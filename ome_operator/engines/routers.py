@@ -26,12 +26,12 @@ OLDEST_SUPPORTED = {"sglang": (0, 5), "sglang-router": (0, 2), "sgl-router": (0,
 """Maps the name of an image to the first version of the image whose router may have the path `/workers` and today's
 flags."""
 CONTROL_KEYS = "--control-plane-api-keys"
-"""Flag that sets keys for `/workers` and other requests that change a router. Prompts need no such key (docs/security.md:
-what was measured)."""
+"""Flag that sets keys for `/workers` and for other requests that change a router. Prompts need no such key
+(docs/security.md describes the measurement)."""
 WITH_CONTROL_KEYS = {"sglang-router": (0, 3, 1), "sgl-router": (0, 3, 1), "sgl-model-gateway": (0, 3, 1), "smg": (1, 13)}
 """Maps the name of an image to the first version of the image that is known to accept `CONTROL_KEYS`. Older versions must
-not get this flag, because a router exits at an unknown flag. SGLang's images are not included, because their names do not
-contain the version of their router."""
+not get this flag, because a router exits at an unknown flag. The map does not contain SGLang's images, because their
+names do not state the version of their router."""
 _GUARDED = ("--api-key", CONTROL_KEYS, "--jwt-issuer")
 """Flags with which the user restricts who may change the router."""
 _WITH_ENGINES = frozenset({"server", "serve"})

@@ -54,7 +54,7 @@ class Server(NamedTuple):
     adapters: tuple[str, ...]
     """Arguments that precede the LoRA adapters; () if the engine accepts no adapters."""
     pinned: PinnedAdapters | None
-    """The arguments for LoRA adapters if they must be pinned; None if the engine never requires pinned adapters."""
+    """The arguments for LoRA adapters if the adapters must be pinned. None if the engine never requires pinned adapters."""
     parallel: Mapping[str, tuple[str, ...]]
     """Maps TP, PP, DP and EP to the arguments that set the size."""
     env: tuple[Variable, ...]

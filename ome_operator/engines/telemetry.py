@@ -31,8 +31,8 @@ class EngineSeries(NamedTuple):
     histograms: Mapping[str, str]
     """Maps the name of a series of histogram buckets to the name of the registry's histogram."""
     start: Mapping[tuple[str, str], str]
-    """Maps (name of a series, value of its label `phase`) to the part of the engine's start. The value of the label is "" if
-    all phases belong to the part."""
+    """Maps (name of a series, value of its label `phase`) to a part of the engine's start. The value of the label is ""
+    if all phases belong to this part."""
 
 
 @cache

@@ -27,7 +27,7 @@ _MINIMAX_M3 = frozenset({"minimax_m3", "minimax_m3_vl", "minimax_m3_vl_text"})
 _EXPERTS_AS_WIDE = frozenset({"gpt_oss", "llama4_text", "mixtral", "minimax_m2", *_MINIMAX_M3})
 """Families in which `intermediate_size` is the width of one expert."""
 _HEADS_SHARE_NOTHING = frozenset({"llama", "deepseek_v2"})
-"""Families in which the number of key-value heads is the number of heads if the config does not contain it."""
+"""Families in which the number of key-value heads equals the number of heads if the config does not contain it."""
 _HEAD_DIM: Mapping[str, int] = MappingProxyType(
     {"qwen3": 128, "qwen3_vl_text": 128, "gpt_oss": 64, "minimax_m2": 128, "llama4_text": 128}
 )
@@ -58,8 +58,9 @@ _TIES: Mapping[str, _Decide] = MappingProxyType(
         **dict.fromkeys(("glm4v_moe", "qwen2_5_vl", "llava", "llava_onevision"), lambda outer, inner: outer or inner),
     }
 )
-"""Maps the `model_type` of a multimodal config to a function that decides, as the class in transformers 5.24 does, whether
-the embedding is also the output matrix. Its arguments are `tie_word_embeddings` of the config and of its text part."""
+"""Maps the `model_type` of a multimodal config to a function. The function decides whether the embedding is also the
+output matrix, as the class in transformers 5.24 does. Its arguments are `tie_word_embeddings` of the config and of its
+text part."""
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ class CacheEntries:
     0 if the number is the same as `operations`. With latent attention (MLA), the number is smaller, because only decode
     computes on the latent vectors."""
     heads: int = 0
-    """Largest number of GPUs among which tensor parallelism divides the operations; 0 if all GPUs of tensor parallelism
+    """Largest number of GPUs among which tensor parallelism divides the operations. 0 if all GPUs of tensor parallelism
     divide them."""
     precision: str = "bf16"
     """Precision of the operations."""
@@ -65,8 +65,8 @@ class Layers:
     cached: int = 0
     """Number of values that the cache keeps for each token in the data type of the cache."""
     cached_bytes: Fraction = Fraction(0)
-    """Bytes that the cache keeps for each token in addition, whatever its data type. The bytes of a compressed token are
-    divided among the tokens that it stands for, so this may be a fraction."""
+    """Additional bytes that the cache keeps for each token, whatever its data type. The bytes of a compressed token are
+    divided among the tokens for which it stands, so the number may be a fraction."""
     window: int = 0
     """Size of the attention window in tokens, for each of which the cache keeps `windowed` numbers; 0 if the layers keep no
     window."""

@@ -21,8 +21,8 @@ quantization of each module."""
 _BITS: Mapping[str, int] = MappingProxyType(
     {NONE: 0, "fp8": 8, "fbgemm_fp8": 8, "int8": 8, "int4": 4, "mxfp4": 4, "nvfp4": 4, "awq": 4}
 )
-"""Maps the name of a quantization to the bits of a weight; 0 for weights that are not quantized. GPTQ and bitsandbytes are
-not included, because they have several numbers of bits."""
+"""Maps the name of a quantization to the bits of a weight. 0 stands for weights that are not quantized. GPTQ and
+bitsandbytes are not included, because they have several numbers of bits."""
 _UNCHANGED = ("modules_to_not_convert", "ignore", "ignored_layers", "exclude_modules")
 """Fields that list the modules whose weights are not quantized."""
 _MOST_UNCHANGED = 100_000

@@ -35,7 +35,7 @@ _ONLY_EXPERTS = frozenset({"mxfp4", "modelopt"})
 """Quantization methods that leave all matrices except routed experts unchanged in an MoE model whose files do not list the
 unchanged modules."""
 _PARTS = ("attention", "outputs", "dense", "shared")
-"""The names in `Count.parts`, without the output matrix, which only some checkpoints quantize."""
+"""The names in `Count.parts`, except the name of the output matrix, which only some checkpoints quantize."""
 
 
 class _Weight(NamedTuple):

@@ -26,7 +26,8 @@ class Decision(NamedTuple):
     nodes: bool = False
     """Whether the decision depends on which nodes exist."""
     error: str = ""
-    """Text of the exception that `sync` raised; the other fields are then empty. "" if `sync` returned a plan."""
+    """Text of the exception that `sync` raised; "" if `sync` returned a plan. If there is an exception, the other fields
+    are empty."""
 
 
 def decision(plan: Plan) -> Decision:

@@ -15,7 +15,7 @@ from ome_operator.recorder.redaction import redact_passes
 from ome_operator.util.json_limits import deeper
 
 FORMAT = 1
-"""Version of the file format. It is incremented when an older reader would misinterpret a file."""
+"""Version of the file format. It is raised when an older reader would misinterpret a file."""
 LARGEST = 256 * 2**20
 """Maximum bytes of JSON that are read from a file."""
 DEEPEST = 120

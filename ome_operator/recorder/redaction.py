@@ -27,8 +27,8 @@ OURS = frozenset(
         "MODEL_PATH", "NAMESPACE", "PARALLELISM_SIZE", "POD_IP", "POD_NAME",
     }
 )  # fmt: skip
-"""Environment variables that the operator sets. If one of them has a value that the operator cannot have set, the value is
-redacted nevertheless."""
+"""Environment variables that the operator sets. If one of them has a value that the operator cannot have set, the value
+is redacted."""
 _OWN_NAMES = OURS - {"HUGE_PAGES", "LWS_GROUP_INDEX", "LWS_GROUP_SIZE", "LWS_WORKER_INDEX", "PARALLELISM_SIZE", "MODEL_PATH"}
 _NUMBER = re.compile(r"\d{1,7}")
 _PATH = re.compile(r"/[\w./-]{0,1024}")

@@ -26,11 +26,11 @@ class ReplayedPass(NamedTuple):
     number: int
     when: str
     saw: tuple[str, ...]
-    """Inputs that differ from the previous pass; for the first pass, all inputs."""
+    """Inputs that differ from the previous pass. For the first pass, all inputs."""
     steps: tuple[str, ...]
     """Steps of the plan."""
     why: tuple[str, ...]
-    """Conditions that changed, with their messages; for the first pass, all conditions."""
+    """Conditions that changed, with their messages. For the first pass, all conditions."""
     again: float | None
     error: str
     other: tuple[str, ...]

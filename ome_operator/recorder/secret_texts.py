@@ -39,8 +39,8 @@ _HARMLESS = re.compile(r"true|false|none|null|\$\([A-Z_][A-Z0-9_]{0,128}\)|\$\{[
 
 _FLAG = re.compile(r"--?[A-Za-z][-\w.]*")
 _ANOTHER_FLAG = re.compile(r"(?:--[a-z][a-z0-9]{0,23}(?:[-_.][a-z0-9]{1,23})*|-[A-Za-z])(?:=.*)?", re.DOTALL)
-"""Pattern of a flag in a place where a value could be. A secret may also begin with `-`, but it has capital letters or long
-parts."""
+"""Pattern of a flag in a place where a value could be. A secret may also begin with `-`, but a secret has capital letters
+or long parts."""
 _ARGUMENT = re.compile(r"(?P<head>(?P<name>[-\w.]++)(?:=|:\s++))(?P<value>.+)", re.DOTALL)
 _USER = frozenset({"-u", "--user", "--proxy-user"})
 """Flags whose value contains a password if the value contains a colon."""

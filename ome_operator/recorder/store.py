@@ -19,7 +19,7 @@ from ome_operator.util.memoize import memoize_by_identity
 PASSES = 20
 """Maximum number of passes that are kept per service."""
 OWN = 4096
-"""Bytes that a pass is assumed to need in addition to its facts, for its tables and its decision (measured:
+"""Number of bytes that a pass is assumed to need in addition to its facts, for its tables and its decision (measured:
 docs/recorder.md)."""
 NODES = 128
 """Bytes that each node is assumed to need in a copy of the table of nodes."""

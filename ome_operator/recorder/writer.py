@@ -17,8 +17,8 @@ from typing import Any
 from ome_operator.recorder.redaction import redact_passes
 
 LARGEST = 12 * 2**20
-"""When a file has reached this size in bytes, no further service is written to it. The chart's volume (64 MiB) has space
-for the four files of this size that the operator keeps."""
+"""Size of a file in bytes from which no further service is written to it. The chart's volume (64 MiB) has space for the
+four files of this size that the operator keeps."""
 MEMORY = 512 * 2**20
 """Bytes of address space that the process may use, because the memory limit of the operator's container includes this
 process. A service whose passes are 16 MB of JSON needed 200 MiB."""

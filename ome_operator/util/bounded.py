@@ -16,8 +16,8 @@ async def content(chunks: AsyncIterable[bytes], most: int) -> bytes | None:
 
 
 PAGE_BYTES = 32 * 2**20
-"""Maximum bytes of a page of a list. Objects have at most 1.5 MiB each, so a page of large objects has to be requested again
-with fewer objects. A page of 500 pods of 60 kB fits."""
+"""Maximum number of bytes of a page of a list. An object has at most 1.5 MiB, so a page of large objects may exceed the
+limit, and is then requested again with fewer objects. A page of 500 pods of 60 kB fits."""
 
 
 def smaller_page(objects: int) -> int:

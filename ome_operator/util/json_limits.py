@@ -30,7 +30,7 @@ from ome_operator.errors import OmeError
 T = TypeVar("T")
 MIB = 1 << 20
 PARSING = threading.RLock()
-"""Held while `parsed` runs, so that only one untrusted text at a time uses memory in this process."""
+"""Held while `parsed` runs, so that at most one untrusted text uses memory in this process at a time."""
 _VALUE_BYTES = 160
 """Maximum bytes of memory for each `[`, `{`, `,` and `:` of a JSON text: a value or a key, its slot in the list or map, and
 the decoder's table of keys. Measured with CPython 3.11: at most 143 (tests/unit/util/test_json_limits.py)."""
@@ -107,7 +107,7 @@ def _partly_event(text: bytes | msgspec.Raw) -> Any:
 
 
 PARTLY = Decoders(lambda text: _partly(_PARTS(text)), _partly_event)
-"""Decoders of objects whose spec and managed fields are decoded later, by `complete`, if at all."""
+"""Decoders of objects whose spec and managed fields are decoded later, by `complete`, and only if they are needed."""
 
 
 def complete(body: Mapping[str, Any]) -> Mapping[str, Any]:

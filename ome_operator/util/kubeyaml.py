@@ -74,7 +74,9 @@ class _Values(yaml.constructor.SafeConstructor, yaml.resolver.Resolver):
         try:
             return self.construct_yaml_int(node)
         except ValueError as error:
-            problem = f"a number of {len(node.value)} characters is too long: put quotes around it, or write a shorter one"
+            problem = (
+                f"a number of {len(node.value)} characters is too long: put quotes around it, or write a shorter number"
+            )
             raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from error
 
     def fraction(self, node: Any) -> Any:

@@ -29,7 +29,8 @@ _EXAMINED = 8 * LARGEST
 multiple of `LARGEST`, so that lists of ordinary objects are not examined. A large object in a text that is not examined
 is reduced when the object is stored."""
 _STRING, _WIDE, _MAP, _ENTRY, _LIST, _ITEM, _NUMBER = 50, 4, 64, 100, 56, 8, 32
-"""Bytes of a value in CPython beside its content, and bytes of a character beyond ASCII."""
+"""Sizes in CPython, in bytes: of a value of each type in addition to its content, and (`_WIDE`) of a character beyond
+ASCII."""
 _IDENTITY = (
     "name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp", "ownerReferences",
 )  # fmt: skip

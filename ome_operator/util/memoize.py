@@ -10,7 +10,8 @@ from itertools import islice
 from typing import Any, ParamSpec, TypeVar
 
 SERVICES = 500
-"""Number of services for which caches are large enough without being enlarged, even in the middle of a rollout."""
+"""Number of services for which the caches are large enough without being enlarged. They are large enough even in the
+middle of a rollout."""
 P = ParamSpec("P")
 R = TypeVar("R")
 

@@ -4,8 +4,8 @@ import contextlib
 import threading
 
 NEED = 8 * 2**20
-"""Required stack size in bytes, which is the default of Linux. For the 10,000 levels that Python
-3.13 permits, its JSON decoder needs 1.5 MiB, and msgspec between 3 and 4 MiB."""
+"""Required stack size in bytes, which is the default of Linux. Python 3.13 permits 10,000 levels, for which its JSON
+decoder needs 1.5 MiB, and msgspec between 3 and 4 MiB."""
 
 
 def widen() -> None:

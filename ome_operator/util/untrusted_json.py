@@ -3,7 +3,8 @@
 from typing import Any
 
 PARSE_ERRORS = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
-"""Exceptions that parsing untrusted JSON may raise. RecursionError is raised for JSON as deep as the API server accepts."""
+"""Exceptions that parsing untrusted JSON may raise. Python raises RecursionError for JSON as deep as the API server
+accepts."""
 
 
 def text(value: Any) -> str:
