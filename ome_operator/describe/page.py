@@ -24,8 +24,8 @@ with this reason:
   a new one.
 * InProgress: the object has the condition `Reconciling`. It proceeds by itself, or as soon as something else changes: a
   model or a runtime is created, nodes become free, an agent has downloaded files, or somebody ends a freeze.
-* Current: the object has neither of these conditions. An object with the reason ScaledToZero, Disabled or Incomplete has
-  neither of them, too, but it is InProgress, because kstatus interprets `Ready=False` in this way.
+* Current: the object has neither of these conditions. The reasons ScaledToZero, Disabled and Incomplete are an exception:
+  the object has neither condition, but kstatus interprets its `Ready=False` as InProgress.
 
 An object has at most one of the conditions `Stalled` and `Reconciling`. It is the first entry of `status.conditions`, and
 has the reason and the message of the condition that caused it.
