@@ -46,9 +46,9 @@ The column "fires" has the seconds from the start of the fault until the alert f
 from the end of the fault until the alert had cleared. The durations in the rules were shortened for the test; the column
 "divided by" has the divisor.
 
-`tests/controlplane/alerts/faults/` contains the faults, which `make soak` runs, and names the location of the faults that are
-in other folders. Two of the faults are bugs that the tests put into the operator, because no real fault is known that would
-have the same effect.
+`tests/controlplane/alerts/faults/` contains the faults, which `make soak` runs, and names the location of the faults that
+are in other folders. Two of the faults are bugs that the tests put into the operator, because no real fault is known that
+would have the same effect.
 
 For OmeGroupsSilent and OmeTransfersFail, the faults in the table use a stand-in for a registry. Real engines have fired both
 alerts, too (2026-11-29, `tests/node/serving/test_silent_alerts.py`, divided by 10). OmeGroupsSilent fired 45 s after the
