@@ -255,8 +255,7 @@ def dp_both(subject: Subject) -> Iterator[RuleHit]:
     "Attention heads or key-value heads cannot be divided evenly among the GPUs that share attention",
     ignored=STARTS_NOT,
     evidence="SGLang 0.5.23, models/deepseek_v2.py and models/qwen3_moe.py: `num_heads % attn_tp_size == 0`; "
-    "layers/linear.py, QKVParallelLinear: the number of key-value heads divides the number of GPUs evenly, or "
-    "the reverse.",
+    "layers/linear.py, QKVParallelLinear: the number of key-value heads divides the number of GPUs, or the reverse.",
 )
 def heads_divide(subject: Subject) -> Iterator[RuleHit]:
     attention = subject.model.facts.attention if subject.model is not None else None
