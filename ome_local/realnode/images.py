@@ -111,8 +111,8 @@ def remove_unused(node: RealNode) -> None:
 
 
 def _collect(node: RealNode) -> None:
-    """Remove content that no image uses any more, because an import fails if it finds a layer that the next containerd is
-    removing.
+    """Remove content that no image uses any more, because an import fails if it uses a layer that containerd removes at the
+    same time, as containerd does after its start.
 
     Deleting a lease is the only operation for which containerd runs a garbage collection and waits for its end.
     """

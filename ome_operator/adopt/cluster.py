@@ -212,8 +212,8 @@ async def _others(client: Client, steps: StepReporter, others: Iterable[Manifest
 
 
 async def _finalizers(client: Client, steps: StepReporter, bodies: dict[str, list[Manifest]], yes: bool) -> None:
-    """Remove OME's finalizers, but no others. An object whose deletion waits for finalizers disappears when its last
-    finalizer is removed; this requires `yes`.
+    """Remove OME's finalizers, but no other finalizers. An object whose deletion waits for finalizers disappears when its
+    last finalizer is removed; this requires `yes`.
     """
     any_found = False
     for kind, objects in bodies.items():

@@ -134,7 +134,7 @@ def prefetch(root: Path, limit: int, throttle: Throttle, stop: threading.Event, 
 
 def file_sizes(root: Path) -> dict[str, int]:
     """Return the size in bytes of each regular file below a directory, by its path relative to the directory. Raises
-    OSError, and ValueError if there are more than MOST_FILES files.
+    OSError if the directory cannot be read, and ValueError if there are more than MOST_FILES files.
     """
     sizes = {}
     for path in root.rglob("*"):

@@ -17,7 +17,7 @@ class NodeNumbers:
         self._free: set[int] = set()
 
     def get(self, name: object) -> int | None:
-        """Return the number of a node; None if the node has none."""
+        """Return the number of a node; None if the node has no number."""
         return self._numbers.get(name)  # type: ignore[call-overload, no-any-return]
 
     def give(self, name: str) -> int:

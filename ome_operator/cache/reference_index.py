@@ -1,6 +1,4 @@
-"""Index of the services that refer to each model, runtime and weight, so that a change reaches these services and no
-others.
-"""
+"""Index of the services that refer to each model, runtime and weight, so that a change reaches only these services."""
 
 from collections.abc import Callable
 

@@ -78,7 +78,7 @@ def attention_groups(tp: int, groups: int) -> UnevenDivision | None:
 
 def find_uneven_heads(model: ModelFacts, gpus: int) -> UnevenDivision | None:
     """Check that `gpus` GPUs can evenly share the model's attention heads, its key-value heads, and its heads of linear
-    attention. Return None if they can, or if the number of heads is unknown.
+    attention. Return None if this is possible, or if the number of heads is unknown.
 
     More GPUs than key-value heads are possible: engines then put equally many copies of each on the GPUs. Latent attention
     has no key-value heads that are divided.
@@ -106,8 +106,8 @@ def expert_groups(tp: int, ep: int) -> UnevenDivision | None:
 
 
 def experts(model: ModelFacts, ep: int, redundant: int) -> UnevenDivision | None:
-    """Check that `ep` groups hold equally many of the model's experts and their `redundant` copies. Return None if they
-    do.
+    """Check that `ep` groups hold equally many of the model's experts and their `redundant` copies. Return None if this is
+    the case.
     """
     total = model.experts + redundant
     if ep == 1 or not model.experts or total % ep == 0:
@@ -128,7 +128,7 @@ def block(
     model: ModelFacts, width: int, pieces: int, matrices: str = "matrices", *, uncut: bool = False
 ) -> UnevenDivision | None:
     """Check that a matrix of `width` columns can be cut into `pieces` pieces of complete quantization blocks. Return None
-    if it can.
+    if this is possible.
 
     The values of a block share a scale, so a block cannot be divided between two GPUs. The check always passes for a model
     without blocks. `matrices` is the name of the matrix in the message. `uncut` is true for matrices that need complete

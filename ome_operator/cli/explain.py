@@ -1,5 +1,5 @@
 """`ome explain`: shows why a service is not ready and what to do. `ome explain runtime`: shows which runtime the operator
-would choose for a service, and why it excludes the others.
+would choose for a service, and why it excludes the other runtimes.
 """
 
 from collections.abc import Sequence

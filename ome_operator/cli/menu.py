@@ -25,7 +25,7 @@ class Item:
     value: str
     label: str
     why_not: str = ""
-    """The reason why this entry cannot be chosen; "" if it can."""
+    """The reason why this entry cannot be chosen; "" if the entry can be chosen."""
 
 
 Read = Callable[[], str]

@@ -186,7 +186,7 @@ def _parsed(group: str) -> tuple[str, int]:
 
 
 def _refusal(body: Mapping[str, Any], component: str, number: int, group: str) -> str:
-    """Return why a group cannot be moved now; "" if it can."""
+    """Return why a group cannot be moved now; "" if the group can be moved."""
     status = body.get("status") or {}
     mine = [one for one in status.get("groups") or () if one.get("component") == component]
     found = next((one for one in mine if (one.get("index") or 0) == number), None)

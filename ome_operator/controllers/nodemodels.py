@@ -20,9 +20,9 @@ from ome_operator.machinery.workqueue import WorkQueue
 logger = logging.getLogger(__name__)
 
 OFFERED_AGAIN = 10.0
-"""Seconds until the next check whether anything still refers to the directories that an agent offers to delete."""
+"""Seconds until the next check of whether anything still refers to the directories that an agent offers to delete."""
 CROWDED_AGAIN = 60.0
-"""Seconds until the next check which models are in use, if not all desired labels fit on the node."""
+"""Seconds until the next check of which models are in use, if not all desired labels fit on the node."""
 
 
 class NodeModelsReconciler:

@@ -37,8 +37,8 @@ class PolicyState(NamedTuple):
     """Whether the admission policy for pods applies to the operator."""
 
     state: str
-    """`binds` if the policy applies to the operator, `absent` if it does not, or `unknown`; "" if the operator has no right
-    to create pods, so that no policy is needed."""
+    """`binds` if the policy applies to the operator, `absent` if the policy does not apply, or `unknown`; "" if the
+    operator has no right to create pods, so that no policy is needed."""
     why_not: str = ""
     """Why the operator sends no dry runs of pods; "" if it may send them."""
     error: KubeError | None = None
@@ -55,8 +55,8 @@ class PodDryRuns:
         self._lock = asyncio.Lock()
 
     async def why_not(self) -> str:
-        """Return why the operator must not send a dry run of a pod now; "" if it may. Raises KubeError if this is unknown
-        because of a temporary error.
+        """Return why the operator must not send a dry run of a pod now; "" if the operator may send it. Raises KubeError if
+        this is unknown because of a temporary error.
         """
         async with self._lock:  # services that ask at the same time share a test
             fresh = self._last is not None and self._clock() < self._last[0] + SEEN

@@ -227,7 +227,8 @@ class Telemetry:
 
     def _failed(self, pod: Pod, before: _Known, reason: str) -> _Known:
         """Return the state of a router after a failed request; the last report is kept. `reason` is the reason, or "" if it
-        is already logged. Only the second of several failures in a row is logged, and a later one if its reason differs.
+        is already logged. Of several failures in a row, the second is logged, and each later failure with another reason
+        than before.
         """
         if reason and reason != before.trouble and before.failures:  # single failures are routers that start or end
             logger.info("the summary of the router %s/%s is not used: %s", pod.namespace, pod.name, reason)
@@ -266,7 +267,9 @@ class Telemetry:
         return {uid: each for uid, each in found.items() if each}
 
     def starts(self, pods: Iterable[Pod]) -> dict[str, LeaderStart]:
-        """Return the observed times of the starts of a service's leaders that became ready recently, by UID."""
+        """Return the observed start of each leader of a service that became ready recently, by the UID
+        of the leader's pod.
+        """
         now, pods = self._wall(), tuple(pods)
         recent = [
             pod for pod in pods if pod.rank == 0 and pod.ready and pod.component != keys.ROUTER and is_recent(pod, now)

@@ -119,7 +119,9 @@ def problem(served: ServedModel, hardware: Hardware, role: RoleFit, kv_cache_dty
 
 
 def wide_problem(served: ServedModel, hardware: Hardware, engine: Engine) -> str:
-    """Return a clause that states why wide expert parallelism cannot work with any sizes; "" if it can."""
+    """Return a clause that states why wide expert parallelism cannot work with any sizes; "" if it can work with some
+    sizes.
+    """
     needs = engine.wide
     if needs is None:
         return f"{engine.name} has no recipe for wide expert parallelism"

@@ -101,8 +101,8 @@ def _why_not(pod: Manifest, variables: Collection[str]) -> str:
 
 
 def directory(top: str, namespace: str, identity: Any) -> str:
-    """Return the directory on the node for pods with this identity: JSON data that contains everything but the hardware on
-    which the result of a compilation depends.
+    """Return the directory on the node for pods with this identity. `identity` is JSON data with everything on which the
+    result of a compilation depends, except the hardware.
     """
     return layout.directory(top, namespace, names.digest(identity, layout.DIGITS))
 

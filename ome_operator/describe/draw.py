@@ -72,8 +72,8 @@ def _role(branch: Drawn, role: RoleView, width: int, every: bool, said_above: st
 
 
 def _runs(groups: Sequence[GroupView]) -> Iterator[list[GroupView]]:
-    """Yield the groups in their order. At least MANY consecutive ready groups are yielded as one list; all other groups
-    are yielded in lists of one.
+    """Yield the groups in their order. At least MANY consecutive ready groups are yielded as one list; every other group is
+    yielded as a list with this group only.
     """
     run: list[GroupView] = []
     for item in (*groups, None):

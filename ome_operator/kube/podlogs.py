@@ -62,7 +62,9 @@ class Logs:
         await self._session.close()
 
     async def lines(self, namespace: str, pod: str, container: str, log_window: LogWindow) -> AsyncIterator[LogLine]:
-        """Yield the lines of a container's log. Raises KubeError, and NotFound if there is no such pod."""
+        """Yield the lines of a container's log. Raises KubeError if the request fails, and NotFound if there is no such
+        pod.
+        """
         url = self._server + path("Pod", namespace, pod, "log")
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=5.0, sock_read=None if log_window.follow else _PATIENCE)
         try:

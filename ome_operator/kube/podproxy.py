@@ -46,9 +46,9 @@ class PodPages:
         return (await self.content(namespace, pod, port, page)).decode(errors="replace")
 
     async def content(self, namespace: str, pod: str, port: int, page: str) -> bytes:
-        """Return a page of a pod, such as `metrics`. Raises KubeError, and Forbidden if the user has no right to read it.
-        If an answer has the wrong status, `code` of the error is this status; the answer may come from the API server or
-        from the pod.
+        """Return a page of a pod, such as `metrics`. Raises KubeError if the request fails, and Forbidden if the user has
+        no right to read the page. If an answer has the wrong status, `code` of the error is this status; the answer may
+        come from the API server or from the pod.
         """
         url = f"{self._server}{path('Pod', namespace, f'{pod}:{port}', 'proxy')}/{page}"
         try:

@@ -41,7 +41,7 @@ class RuleHit(NamedTuple):
     says: str
     """A statement of what is wrong, as a sentence without its full stop."""
     remedy: str
-    """The instruction how to correct the mistake, as an imperative sentence without capital letter and full stop."""
+    """The instruction that corrects the mistake, as an imperative sentence without capital letter and full stop."""
     fix: AutomaticFix | None = None
 
 

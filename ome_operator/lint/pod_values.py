@@ -34,7 +34,7 @@ class RefusedValue(NamedTuple):
     says: str
     """A statement of what is wrong, without a full stop."""
     remedy: str
-    """The instruction how to correct the value, without capital letter and full stop."""
+    """The instruction that corrects the value, without capital letter and full stop."""
     late: bool = False
     """Whether the API server accepts the value. If so, the pod is created, but cannot start."""
 

@@ -41,7 +41,7 @@ class Role:
     """The programs that scripts start if their arguments cannot be read with certainty. Only rules about single arguments
     check these programs."""
     unread: str
-    """The reason why the arguments of a program cannot be read with certainty; "" if they can."""
+    """The reason why the arguments of a program cannot be read with certainty; "" if all can be read."""
     written: tuple[tuple[str, str, Component], ...]
     """The layers that the component is merged from, the topmost first. Each layer consists of the object, the field, and
     the component as it is written in that field."""
@@ -104,7 +104,7 @@ class RefusedPart(Protocol):
 
     @property
     def remedy(self) -> str:
-        """The instruction how to correct the mistake."""
+        """The instruction that corrects the mistake."""
 
 
 @dataclass(frozen=True)

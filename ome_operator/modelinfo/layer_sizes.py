@@ -137,7 +137,7 @@ def with_more_parameters(layers: Layers, inputs: int = 0, others: int = 0, windo
 
 def latent_attention(heads: int, rank: int, rope: int, nope: int, value: int) -> CacheEntries:
     """Return the cache entries that a layer of latent attention (MLA) reads. `rank` is the size of a latent vector; the
-    others are the sizes of the parts of a head: with and without position embedding, and of a value.
+    other parameters are the sizes of the parts of a head: with and without position embedding, and of a value.
     """
     return CacheEntries(
         numbers=rank + rope, operations=2 * heads * (2 * rank + rope), of_prompts=2 * heads * (nope + rope + value)

@@ -120,7 +120,7 @@ def from_file(data: Any, file: str) -> Gpu:
     """Return the GPU of a hardware file. `data` is the content of the file, a map with the fields of data/gpus.yaml, and
     `file` is its name for messages.
 
-    Raises PlanRefused with the field that is missing or wrong.
+    Raises PlanRefused, with the name of the field, if a field is missing or wrong.
     """
     if not isinstance(data, Mapping):
         raise PlanRefused(f"{file} is not a GPU: write a map with the fields {', '.join(_FIELDS)}.")

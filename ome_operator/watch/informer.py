@@ -225,7 +225,7 @@ class Informer:
         return ""
 
     def _cannot_read(self, watched: WatchedKind, reason: str) -> None:
-        """Count an unreadable object or event, and log the first one of each kind."""
+        """Count an unreadable object or event, and log the first unreadable object of each kind."""
         self.unread[watched.kind] += 1
         if self.unread[watched.kind] == 1:
             logger.warning(

@@ -39,7 +39,7 @@ class Log:
     container: str
     lines: tuple[str, ...]
     said: str
-    """Why `lines` is empty; "" if it is not."""
+    """The reason why `lines` is empty; "" if there are lines."""
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from ome_operator.kube.listing import list_all
 
 
 async def read_trouble(client: Client, namespace: str, name: str) -> ServiceTrouble:
-    """Return the problems of a service. Raises KubeError, and NotFound if the service does not exist."""
+    """Return the problems of a service. Raises KubeError if a request fails, and NotFound if the service does not exist."""
     body = await read_service_object(client, namespace, name)
     parts = await list_all(client, KINDS, namespace, selector(name))
     there = build_cluster(parts)

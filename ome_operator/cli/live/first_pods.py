@@ -59,7 +59,7 @@ async def explain_lack_of_nodes(client: Client, asked: Needs, nodes: Mapping[str
     """Return why pods do not fit on the nodes beside the pods of other owners; "" if they fit, or if the user may not read
     the pods on these nodes.
 
-    `mine` are the pods of the service itself. Their nodes are treated as free capacity.
+    `mine` are the pods of the service itself. The capacity that they use is treated as free.
     """
     uids = {pod.uid for pod in mine}
     others = ForeignPods(client, time.monotonic, lambda pod: (pod.get("metadata") or {}).get("uid") in uids)

@@ -43,8 +43,8 @@ async def nodes(client: Client) -> Nodes:
 async def read_service_numbers(
     client: Client, page: ReadPage, namespace: str, service: str, simulated: frozenset[str] = frozenset()
 ) -> ServicesWithNumbers:
-    """Return one service, or all services in a namespace ("" for all namespaces), with the metrics that their routers report
-    now. Raises KubeError, and NotFound for the name of a service.
+    """Return one service, or all services in a namespace ("" for all namespaces), with the metrics that their routers
+    report now. Raises KubeError if a request fails, and NotFound if the named service does not exist.
     """
     found = await services(client, namespace, service)
     summarized = await summaries(page, (pod for _, observed in found for pod in observed.pods), simulated)

@@ -20,7 +20,7 @@ AT_ONCE = 8
 
 
 class Summaries(NamedTuple):
-    """The reports of routers, and the reasons for which other routers have none."""
+    """The reports of routers, and the reasons for which other routers have no report."""
 
     reports: dict[str, RouterReport]
     """Maps the UID of a router's pod to the report of the router."""

@@ -131,8 +131,8 @@ async def _refusal(client: Client, manifests: Iterable[Manifest], *, count_quota
 
 
 async def _of_pods(client: Client, namespace: str, questions: Iterable[PodQuestion]) -> Result:
-    """Return the result of a dry run of these pods. A refusal is only a remark if the same cause refuses the pod of the
-    serving revision, too, or if the operator cannot do the dry run. The remark names one pod for each cause.
+    """Return the result of a dry run of these pods. A refusal is only a remark if the pod of the serving revision is
+    refused for the same cause, or if the operator cannot do the dry run. The remark names one pod for each cause.
     """
     remarks: dict[str, str] = {}
     for question in questions:

@@ -59,7 +59,7 @@ class DryRun(NamedTuple):
     """The error of the last attempt to repeat the dry run of refused workloads, if that attempt gave no result; ""
     otherwise."""
     remark: str = ""
-    """Why the result does not cover every pod; "" if it does."""
+    """Why the result does not cover every pod; "" if every pod is covered."""
     at: float = 0.0
     """Monotonic time of the result."""
 

@@ -17,7 +17,7 @@ from ome_operator.util.json_limits import deeper
 SCENARIOS = ("N(480,240)/(300,150)", "D(100,100)", "D(100,1000)", "D(2000,200)", "D(7800,200)")
 """Scenarios that are used if the spec names no scenario and no data set, as in genai-bench."""
 CONCURRENCY = (1, 2, 4, 8, 16, 32, 64, 128, 256)
-"""Numbers of concurrent requests that are used if the spec names none, as in genai-bench."""
+"""Numbers of concurrent requests that are used if the spec names no numbers, as in genai-bench."""
 DATASET, GSM8K = "dataset", "gsm8k"
 MADE_UP = "random-ids"
 """Name of the data set in SGLang's benchmark that consists of prompts of random tokens with the requested lengths. In the

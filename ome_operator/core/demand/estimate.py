@@ -263,9 +263,9 @@ def mean_request(samples: Sequence[DemandSample], known: LearnedProperties) -> M
 def _changed_prompts(means: Sequence[float]) -> float | None:
     """Return the mean length of prompts since its most significant change; None if there was no significant change.
 
-    `means` are the mean lengths in windows that do not overlap, the newest first. Method: the windows are divided into newer
-    and older ones where the means of the two parts differ by the most standard errors. The standard error is computed from
-    the variance within both parts (Student's t).
+    `means` are the mean lengths in windows that do not overlap, the newest first. Method: the windows are divided into
+    newer windows and older windows where the means of the two parts differ by the most standard errors. The standard error
+    is computed from the variance within both parts (Student's t).
     """
     found = list[tuple[float, float]]()
     for number in range(1, len(means)) if len(means) > ENOUGH else ():

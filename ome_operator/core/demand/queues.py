@@ -40,8 +40,8 @@ def late_share(servers: int, load: float, service: float, patience: float) -> fl
 
 def patience_factor(variation: float) -> float:
     """Return the ratio of two mean waits in a queue: with exponential service times, and with service times whose squared
-    coefficient of variation is `variation`. The ratio is 2 if all service times are equal, and less than 1 for a few long
-    times among short ones.
+    coefficient of variation is `variation`. The ratio is 2 if all service times are equal, and less than 1 for a few
+    long times among many short times.
 
     Method: the mean wait in a queue with random arrivals is about proportional to 1 + variation (Kingman; Allen and Cunneen
     for several servers), and the wait of the requests that wait is assumed to be exponential.

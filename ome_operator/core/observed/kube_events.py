@@ -70,5 +70,5 @@ def scale_ups(events: Iterable[Mapping[str, Any]]) -> dict[str, datetime]:
 
 
 def _about(event: Mapping[str, Any]) -> str:
-    """Return the UID of the object that an Event is about; "" if the Event contains none."""
+    """Return the UID of the object that an Event is about; "" if the Event contains no UID."""
     return (event.get("involvedObject") or {}).get("uid") or ""

@@ -323,7 +323,7 @@ class Observed:
     scaling: Manifest | None = None
     """The value of `status.scaling` that the autoscaler of the class Demand has decided; None if it has decided nothing."""
     goes: bool = False
-    """Whether the autoscaler has just decided to remove all groups, because the schedule needs none."""
+    """Whether the autoscaler has just decided to remove all groups, because the schedule needs no groups."""
     budgets: tuple[Budget, ...] = ()
     """The PodDisruptionBudgets of other clients in the service's namespace, as they were read last."""
     autoscalers: tuple[ForeignAutoscaler, ...] = ()

@@ -17,9 +17,9 @@ class FailingPair(NamedTuple):
     prefill: str
     decode: str
     probes: int
-    """Number of the latest probes of the pair, as many as the registry remembers."""
+    """Number of probes of the pair that the registry remembers. The registry remembers only the latest probes."""
     failed: int
-    """How many of the probes that `probes` counts failed."""
+    """Number of failures among these probes."""
     prefill_works_with: str = ""
     """A decode leader to which the prefill leader transfers without failure; "" if none is known."""
     decode_works_with: str = ""

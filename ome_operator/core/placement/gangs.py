@@ -199,7 +199,7 @@ def _refused(snapshot: Snapshot) -> str:
 
 
 def _priority_class(roles: Mapping[str, StoredRole]) -> str:
-    """Return the PriorityClass of the pods of the first role; "" if they have none."""
+    """Return the PriorityClass of the pods of the first role; "" if the pods have no PriorityClass."""
     spec = next(iter(roles.values())).leader["spec"]["template"]["spec"]
     return str(spec.get("priorityClassName") or "")
 
@@ -306,7 +306,7 @@ def _seconds(text: str) -> float:
 
 def served_first(placing: GangPlan, component: str, order: tuple[int, ...]) -> tuple[int, ...]:
     """Return the group numbers of `order`, sorted: first the groups that have served, then other groups that are placed,
-    then all others. Within each of these parts, the order stays the same.
+    then all other groups. Within each of these parts, the order stays the same.
     """
     served, placed = placing.served.get(component, ()), placing.placed_groups.get(component, ())
     return tuple(sorted(order, key=lambda number: (number not in served, number not in placed)))

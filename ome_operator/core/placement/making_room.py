@@ -1,8 +1,8 @@
 """Keep the pods of the serving revision until nodes have capacity for the pods of the new revision. The capacity is read
 live immediately before the rollout (decisions 38).
 
-This check is the last one: it is made when the revision is accepted and its wave has begun, because its result is valid only
-for seconds.
+This check is the last check: it is made when the revision is accepted and its wave has begun, because its result is valid
+only for seconds.
 """
 
 from collections.abc import Mapping

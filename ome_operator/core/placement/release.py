@@ -113,8 +113,8 @@ def _may_release(holder: Claim, other: Claim, capacity: _FreeCapacity) -> bool:
 
 def _least(needs: Needs, holders: Sequence[Claim], capacity: _FreeCapacity) -> frozenset[str]:
     """Return the keys of the services that have to release nodes so that the pods `needs` fit. Services are tried in the
-    order of `holders`, and a service is left out if the nodes of the others suffice. The result is empty if the nodes of all
-    services in `holders` together do not suffice.
+    order of `holders`, and a service is left out if the nodes of the other services suffice. The result is empty if the
+    nodes of all services in `holders` together do not suffice.
     """
     if not holders or not capacity.fits_after_release(needs, holders):
         return frozenset()

@@ -153,8 +153,8 @@ class ReasonRecord(str):
 
     @property
     def read_as(self) -> Kstatus:
-        """How kstatus interprets an object with a condition for the reason. kstatus also reads the condition Ready, and an
-        object that is not Ready is never Current.
+        """How kstatus interprets an object that has a condition with this reason. kstatus also reads the condition Ready,
+        and an object that is not Ready is never Current.
         """
         unready = self.kstatus is Kstatus.CURRENT and not self.is_good and READY in self.of
         return Kstatus.IN_PROGRESS if unready else self.kstatus

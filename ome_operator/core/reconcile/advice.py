@@ -78,8 +78,8 @@ def cluster_warnings(
     snapshot: Snapshot, intent: Intent, manifests: Iterable[Manifest], far: tuple[RoleProgress, ...]
 ) -> tuple[str, ...]:
     """Return the sentences of the condition Advice that come from the state of the cluster: warnings of the API server,
-    autoscalers that cannot scale, Deployments that cannot create pods, and disruption budgets and autoscalers of others.
-    `manifests` are the objects that should exist, `far` is the progress of each role.
+    autoscalers that cannot scale, Deployments that cannot create pods, and disruption budgets and autoscalers that other
+    clients created. `manifests` are the objects that should exist, `far` is the progress of each role.
     """
     messages = [*intent.warnings, *_unmetered(snapshot, intent, far), *_former_pods(snapshot, far)]
     namespace, manifests = snapshot.service.namespace, tuple(manifests)

@@ -135,8 +135,8 @@ def _hashed(manifest: Manifest, wanted: str) -> Manifest:
 
 
 def _fewer(snapshot: Snapshot, intent: Intent, want: Desired, placing: GangPlan) -> Iterable[Delete]:
-    """Return the deletions of groups that exist and are not kept. Groups that release nodes are deleted at once; all others
-    are deleted step by step.
+    """Return the deletions of groups that exist and are not kept. Groups that release nodes are deleted at once; all other
+    groups are deleted step by step.
     """
     back: list[Delete] = []
     for (revision, component), held in want.held.items():

@@ -40,7 +40,7 @@ from ome_operator.core.status.service import events, is_urgent, status
 from ome_operator.core.waves import shared_edits
 
 ANOTHER_RETRY = 60.0
-"""Seconds until the next check whether another operator still writes the status of our service."""
+"""Seconds until the next check of whether another operator still writes the status of our service."""
 
 
 def sync(service: InferenceService, deps: Deps, observed: Observed, now: datetime) -> Plan:
@@ -69,8 +69,8 @@ def _left_alone(snapshot: Snapshot) -> Plan | None:
 
 
 def _worked_on(snapshot: Snapshot, as_written: InferenceService, hold: Hold | None) -> Plan:
-    """Return the plan for a service. If the service is held (frozen or observed), the plan is reduced to the effects that
-    may be carried out, and its status lists the others.
+    """Return the plan for a service. If the service is held (frozen or observed), the plan contains only the effects that
+    may be carried out, and the status lists the other effects.
     """
     decided = _decide(snapshot, as_written, frozen=hold is not None)
     work = _work(decided)

@@ -124,7 +124,9 @@ def recover(snapshot: Snapshot, intent: Intent, held: Held, *, frozen: bool = Fa
 
 
 def _template(intent: Intent, component: str) -> Mapping[str, Any] | None:
-    """Return the pod template of a component's leaders in the target revision; None if the component has none there."""
+    """Return the pod template of a component's leaders in the target revision; None if the component
+    has no template there.
+    """
     role = intent.roles(intent.target).get(component)
     template: Mapping[str, Any] | None = role.leader["spec"]["template"] if role is not None else None
     return template

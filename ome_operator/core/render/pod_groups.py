@@ -18,8 +18,8 @@ as Kueue names its integrations."""
 
 
 def queues(leader: Manifest, worker: Manifest | None) -> frozenset[str]:
-    """Return the queues of Kueue that the pods of a role name; "" stands for pods that name none. The arguments are stored
-    StatefulSets.
+    """Return the queues of Kueue that the pods of a role name; "" stands for pods that name no queue. The arguments are
+    stored StatefulSets.
     """
     return frozenset(str(_labels(each).get(keys.KUEUE_LABEL) or "") for each in (leader, worker) if each is not None)
 

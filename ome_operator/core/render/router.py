@@ -120,7 +120,7 @@ def _container(owner: meta.Owner, revision: str, composed: ComposedPods, setting
 
 
 def traces_refusal(composed: ComposedPods) -> str:
-    """Return a sentence that explains why a router cannot send spans, or "" if it can."""
+    """Return a sentence that explains why a router cannot send spans, or "" if the router can send spans."""
     return traces.why_not(composed.leader["containers"][0], composed.annotations, keys.ROUTER)
 
 

@@ -57,7 +57,7 @@ class Defaults(NamedTuple):
     """The settings of the operator that affect new templates and are not part of a revision's inputs."""
 
     preflight: str = OFF
-    """The preflight mode if the inputs name none."""
+    """The preflight mode if the inputs name no mode."""
     caches: str = ""
     """The root directory of the agents' compile caches; "" if agents keep none."""
 

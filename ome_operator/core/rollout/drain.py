@@ -30,7 +30,7 @@ reading does not suffice, because a request may have been on its way to the engi
 RECHECK = 10.0
 """Seconds after which a leader with requests is checked again, even if nothing new was reported."""
 GRACE = 30
-"""Grace period in seconds of a pod whose spec sets none: the default of Kubernetes."""
+"""Grace period in seconds of a pod whose spec sets no grace period: the default of Kubernetes."""
 
 
 class Drain(NamedTuple):

@@ -17,7 +17,9 @@ from ome_operator.core.waves.shared_edits import whole_before
 
 
 class TargetRevision(NamedTuple):
-    """The revision to which a service is rolled out, and why it is not the revision that the user asks for."""
+    """The revision to which a service is rolled out. If this is not the revision that the user asks for, the reason is
+    included.
+    """
 
     revision: str
     """The target revision; "" if no revision is stored."""

@@ -85,9 +85,11 @@ def _former_groups(service: InferenceService, component: str) -> int:
 
 
 def advice(snapshot: Snapshot, component: str, groups: int, asked: int | None, *, scaled: bool) -> list[str]:
-    """Return a sentence if the groups of a component are kept although its RoleScale asks for none, or if a request cannot
-    wake the component. `asked` is the number of its RoleScale, None if it has no RoleScale. `scaled` states whether it has a
-    RoleScale, or is about to get one.
+    """Return a sentence if the groups of a component are kept although its RoleScale requests no groups, or if a request
+    cannot wake the component.
+
+    `asked` is the number in the RoleScale; None if the component has no RoleScale. `scaled` states whether the component
+    has a RoleScale, or is about to get one.
     """
     service = snapshot.service
     if component not in ROLES or not asks_to_wake(service):
@@ -168,9 +170,9 @@ def is_woken(facts: ZeroFacts) -> bool:
 
 
 def kept_groups(before: Mapping[str, Any], component: str, *, wakes: bool, now: datetime) -> int:
-    """Return the number of groups that a component keeps although its RoleScale asks for none, because a request has woken
-    the service; 0 if there is no such number. `before` is the stored field `zero` of the status, and `wakes` states whether
-    requests may wake the service.
+    """Return the number of groups that a component keeps although its RoleScale requests no groups, because a request has
+    woken the service; 0 if there is no such number. `before` is the stored field `zero` of the status, and `wakes`
+    states whether requests may wake the service.
     """
     until = kept_until(before, wakes=wakes, now=now)
     return groups_when_woken(before, component) if component in ROLES and until is not None and until > now else 0

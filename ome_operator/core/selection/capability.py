@@ -75,7 +75,7 @@ def _lacks(
 def rank_classes(
     classes: Iterable[AcceleratorClass], policy: str, want: AcceleratorNeeds, nodes: Mapping[str, Node]
 ) -> list[AcceleratorClass]:
-    """Return the accelerator classes, the best first. Classes with ready nodes come before all others, and `policy`
+    """Return the accelerator classes, the best first. Classes with ready nodes come before all other classes, and `policy`
     determines the rest of the order.
     """
     preferred = set((want.constraints and want.constraints.preferred_precisions) or ())

@@ -1,4 +1,4 @@
-"""Determine how many pods of a role are ready, and why the others are not, from the states of the pods."""
+"""Determine how many pods of a role are ready, and why the other pods are not ready, from the states of the pods."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
