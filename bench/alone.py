@@ -59,8 +59,8 @@ def kimi() -> tuple[InferenceService, Deps]:
 
 
 def steady_state(service: InferenceService, deps: Deps, first: Plan | None = None) -> tuple[InferenceService, Observed]:
-    """Return the service, and what is observed once everything exists and is ready, so that `sync` has nothing to do.
-    `first` is the plan of the first pass, if there was one.
+    """Return the service, and the objects that are observed once everything exists and is ready, so that `sync` has
+    nothing to do. `first` is the plan of the first pass, if there was one.
     """
     made = offline.manifests(first or sync(service, deps, Observed(), NOW))
     children = {}
@@ -91,7 +91,9 @@ def as_stored(manifest: Manifest, number: int) -> Manifest:
 
 
 def pods_of(workload: Manifest) -> list[Manifest]:
-    """Make the pods, all ready, that a stored StatefulSet would have, or a Deployment through its ReplicaSet."""
+    """Return the pods, all ready, that a stored StatefulSet would create, or that a stored Deployment would create
+    through its ReplicaSet.
+    """
     if workload["kind"] not in ("StatefulSet", "Deployment"):
         return []
     spec, owner = workload["spec"], {**workload["metadata"], "kind": "StatefulSet"}

@@ -73,9 +73,8 @@ class Crowd:
         return {"metadata": given | metadata, **parts}
 
     def node(self, number: int, text: str = "", *, other: str = "", ready: bool = True) -> Manifest:
-        """Return a node. If `text` is not "", the node has a label for every model, with this value. If `other` is not "",
-        the label of one model has the value `other` instead: that of the model with the number `number` modulo the number
-        of models.
+        """Return a node. If `text` is not "", the node has a label for every model, with this value. If `other` is not
+        "", the label of the model with the number `number` modulo the number of models has the value `other` instead.
         """
         about = {names.model_label(MODEL, "", f"model-{each}"): text for each in range(self.size.models if text else 0)}
         if other:

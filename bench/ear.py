@@ -1,4 +1,4 @@
-"""Measures what it costs the operator to request the summaries of routers, in this process and without a cluster. The
+"""Measures the cost of the operator's requests for the summaries of routers, in this process and without a cluster. The
 registries are simulated by another process, which answers on many loopback addresses.
 """
 

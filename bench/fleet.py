@@ -73,8 +73,8 @@ def measure(steps: int = STEPS, repeat: int = 1) -> list[Fleet]:
 
 
 def cheapest(runs: Sequence[Fleet]) -> Fleet:
-    """Combine several runs of a size: the cheapest run of each wave, because other load on the machine only adds cost, but
-    the longest stall of all runs.
+    """Combine several runs of a size. The result has the cheapest run of each wave, because other load on the machine
+    only adds cost, and the longest stall of all runs.
     """
     first, *_ = runs
     waves = []

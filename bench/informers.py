@@ -1,4 +1,4 @@
-"""Compares our informer with that of the official client: `python -m bench.informers`.
+"""Compares the informer of this project with the informer of the official client: `python -m bench.informers`.
 
 A server on loopback serves a list of pods and then a watch that changes them. Each client reads both in its own process,
 which reports its CPU time and memory. Only reading is measured: neither client processes the pods.
@@ -22,7 +22,9 @@ TURNS = 3
 
 
 def pod(number: int, version: int) -> dict[str, Any]:
-    """Return a pod of about the size of those of a wide service: 60 variables, ten mounts, managed fields (about 9 KiB)."""
+    """Return a pod that is about as large as a pod of a wide service: 60 variables, ten mounts, managed fields (about 9
+    KiB).
+    """
     name = f"kimi-k2-engine-0a1b2c3d-{number}"
     variables = [{"name": f"NVSHMEM_VARIABLE_{item}", "value": f"value-{item}"} for item in range(60)]
     mounts = [{"name": f"volume-{item}", "mountPath": f"/mnt/volume-{item}"} for item in range(10)]
@@ -118,7 +120,9 @@ SIDES = {"ours": read_with_informer, "official": official}
 
 
 def measure(side: str, server: str) -> dict[str, float]:
-    """Return the CPU seconds, wall-clock seconds and maximum MiB of one side, without those of its imports."""
+    """Return the CPU seconds, wall-clock seconds and maximum MiB of one side. The CPU time and the memory of its imports
+    are not included.
+    """
     read = SIDES[side](server)
     before, began = time.process_time(), time.monotonic()
     read()

@@ -76,7 +76,7 @@ class Linted:
 
 @dataclass(frozen=True)
 class Heard:
-    """What it costs the operator to request the summaries of routers."""
+    """The cost of the operator's requests for the summaries of routers."""
 
     routers: int
     fresh: int

@@ -61,8 +61,8 @@ async def _others(at: Bed, models: int, services: int, lanes: int) -> None:
 
 @asynccontextmanager
 async def _edits(api: Api) -> AsyncIterator[list[int]]:
-    """Edit the runtime at regular intervals inside the `with` block. Yield a list whose item is the number of edits so
-    far.
+    """Edit the runtime at regular intervals inside the `with` block. Yield a list whose only item is the number of edits
+    so far.
     """
     sent, loop = [0], asyncio.get_running_loop()
 
