@@ -86,7 +86,7 @@ def _why_not(pod: Manifest, variables: Collection[str]) -> str:
     words, named = " ".join(parts(main)), {variable["name"] for variable in main.get("env") or ()}
     for name in engine.caches:
         if re.search(rf"\b{name}=", words) or name in named or name in variables:  # a command may read the variable
-            return f"the variable {name} of the engine is set already: remove it"
+            return f"the engine's variable {name} is set already: remove it"
     if other := [name for name in quantity.resource_maximums(main) if name.endswith("/gpu") and name != NVIDIA]:
         return f"the driver of {other[0]} cannot be identified: only pods with NVIDIA GPUs, or without GPUs, are supported"
     if (main.get("lifecycle") or {}).get("postStart"):

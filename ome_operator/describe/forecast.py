@@ -134,7 +134,7 @@ def _how(before: TargetOutcome, after: TargetOutcome) -> str:
         return f": the new pods start next to the old ones{needed}"
     if _interrupts(after):
         together = ", all at the same time" if sum(role.groups for role in before.roles) > 1 else ""
-        return f"{together}, so nothing serves meanwhile"
+        return f"{together}, so the service answers no requests meanwhile"
     above, missing = ({item: part.get(item.component, 0) for item in roles} for part in (bounds.surge, bounds.unavailable))
     more = _gpus(sum(above[item] * item.gpus for item in roles), ", with ", " more meanwhile")
     sizes = [min(above[item] + missing[item], item.groups) for item in roles]

@@ -91,8 +91,8 @@ async def test_recreated_namespace_gets_nothing_of_its_predecessor(
 
 
 async def test_model_is_kept_while_its_namespace_cannot_be_read(tmp_path: Path, hubs: tuple[RepoHub, RepoHub]) -> None:
-    """The agent restarts while the API server returns models, but no namespaces. The model stays on the disk, and is
-    reported again when the namespace can be read, or when the agent is denied to read it.
+    """The agent restarts while the API server returns models, but no namespaces. The model stays on the disk. The agent
+    reports it again when it can read the namespace, or when the API server denies the read.
     """
     real, _ = hubs
     node = Node(tmp_path / "raid", real.url)

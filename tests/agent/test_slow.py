@@ -118,7 +118,7 @@ def test_a_listing_of_too_many_files_is_refused(node: Node) -> None:
 
 def test_endless_description_is_refused(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ome_operator.storage.hub.LIMIT", 1000)
-    with pytest.raises(DownloadFailed, match="more than 1000 bytes where a short response was expected"):
+    with pytest.raises(DownloadFailed, match="more than 1000 bytes, although a short response was expected"):
         node.fetch()
 
 

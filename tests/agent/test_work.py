@@ -109,8 +109,9 @@ def test_commit_other_than_the_pinned_one_is_not_ready(here: Here) -> None:
 
 
 def test_revision_is_reported_before_the_download_has_its_turn(here: Here) -> None:
-    """The revision of a model is looked up and reported before its download has its turn, because the revision that the
-    first node reports counts for all only if no second node reports another one in time.
+    """The agent looks up and reports the revision of a model before it begins the model's download. The report has to be
+    early, because the revision of the first node is used for all nodes only if no second node reports another revision in
+    time.
     """
     work = Work(here.model(), here.settings)
     asyncio.run(work.look_up_revision())
@@ -278,7 +279,7 @@ def test_model_that_ended_the_agent_is_read_later(here: Here, monkeypatch: pytes
         read.clear()
     (here.root / ".ome" / f"{weights(here.model()).digest}.reading").write_text("3")
     work = here.work(here.model())
-    assert work.report().message.endswith("so they are not read again until the model is edited")
+    assert work.report().message.endswith("so the agent does not read the facts again until the model is edited")
     assert work.due - time.monotonic() > 3600 and read == [] and work.report().state == "Ready"
     work.refresh(here.model(nodeSelector={"edited": "yes"}))
     assert work.due == 0.0

@@ -28,8 +28,8 @@ def test_helm_test_may_read_only_the_operator_service() -> None:
 
 
 def test_agent_namespace_is_refused_as_a_tenant_namespace() -> None:
-    """Listing the agents' own namespace as that of a tenant is refused: the pods of agents write on nodes, so the policy for
-    tenants' namespaces would reject them.
+    """The chart refuses the agents' own namespace in the list of tenants' namespaces. The pods of agents write on nodes,
+    so the policy for tenants' namespaces would reject them.
     """
     done = helm("template", "ome", str(CHART), "-n", "ome", "--set", "image.repository=r/op,admissionPolicy.tenants={ome}")
     assert done.returncode != 0 and "admissionPolicy.tenants names ome" in done.stderr

@@ -218,7 +218,7 @@ def test_incompatible_values_are_refused(values: dict[str, Any], said: str) -> N
     ],
 )
 def test_image_repository_with_tag_or_digest_is_refused(values: dict[str, str], said: str) -> None:
-    """A tag beside a digest has no effect and is valid, so it stays."""
+    """A tag next to a digest is valid and has no effect, so the chart keeps the tag."""
     done = helm("template", "ome", str(CHART), "--set-json", f"image={json.dumps(values)}")
     assert bool(done.returncode) is bool(said) and said in done.stderr, done.stderr
 

@@ -146,8 +146,8 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("sentence", "spec"), REFUSED, ids=[sentence[:30] for sentence, _ in REFUSED])
 def test_api_server_and_parser_refuse_with_the_same_message(served: Cluster, sentence: str, spec: dict[str, Any]) -> None:
-    """The API server and `parse` refuse the same objects with the same message. Each rule is written in CEL for the one and
-    in Python for the other.
+    """The API server and `parse` refuse the same objects with the same message. Each rule is written in CEL for the API
+    server, and in Python for `parse`.
     """
     manifest = body("InferenceService", {"model": {"name": "m"}} | spec)
     assert sentence in answer(served, NAMED["InferenceService"], manifest)
@@ -164,7 +164,7 @@ def test_api_server_and_parser_refuse_with_the_same_message(served: Cluster, sen
     ],
 )  # fmt: skip
 def test_refusal_of_an_invalid_name_proposes_a_valid_one(served: Cluster, name: str, proposal: str) -> None:
-    """The refusal of an invalid name proposes a valid one. The API server and Python propose the same."""
+    """The refusal of an invalid name proposes a valid name. The API server and Python propose the same name."""
     manifest = body("InferenceService", {"model": {"name": "m"}}, name)
     said = refusal(served, manifest)
     assert "metadata.name: " in said

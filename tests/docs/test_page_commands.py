@@ -1,5 +1,5 @@
-"""Tests that the commands in README.md and on the pages work exactly as they are written. Commands that need no cluster are
-run. All other commands of ours must get as far as looking for a cluster.
+"""Tests that the commands in README.md and on the pages work exactly as they are written. Commands that need no cluster
+are run. All other commands of this project must get as far as the search for a cluster.
 """
 
 import gzip

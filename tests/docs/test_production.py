@@ -144,7 +144,7 @@ def changed_by(change: dict[str, Any]) -> list[Manifest]:
 
 
 def test_an_upgrade_of_the_operator_replaces_routers_and_no_engine() -> None:
-    """An upgrade of the operator replaces routers, because the operator's image is also that of their registry sidecar. It
+    """An upgrade of the operator replaces routers, because their registry sidecar has the operator's image. The upgrade
     replaces no engine.
     """
     (deployment,) = changed_by({"registry_image": "registry:2"})

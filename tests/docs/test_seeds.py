@@ -15,8 +15,8 @@ ROWS = rows()
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_verdict_of_a_row_equals_the_one_on_the_page(row: Row) -> None:
-    """The verdict of a row on the page is the one that its proofs determine. The test fails if the page claims more than
-    they show, and also if it claims less.
+    """The result of a row on the page is the result that its proofs determine. The test fails if the page claims more or
+    less than the proofs show.
     """
     found, why = prove_row(row)
     assert found == row.expected, f"{row.name} {found}, and the page says {row.expected}: {why or row.because}"

@@ -1,5 +1,5 @@
-"""Tests of the checks of words by typos in `make lint`: on pages, they find misspelled words, and project words for which a
-standard term exists. Code is not checked for the latter.
+"""Tests of the checks of words by typos in `make lint`: on pages, they find misspelled words, and project words for which
+a standard term exists. Code is not checked for such project words.
 """
 
 import subprocess

@@ -44,8 +44,8 @@ def test_lint_has_no_findings_for_the_documented_objects(tmp_path: Path) -> None
 def test_missing_runtime_file_is_no_error_but_missing_model_file_is(
     tmp_path: Path, left_out: int, severity: str, code: int
 ) -> None:
-    """If the file of the runtime is not passed to `ome lint`, the finding is no error, because the runtime may be on the
-    cluster. If the file of the model is not passed, the finding is an error.
+    """If the file of the runtime is not passed to `ome lint`, the finding is not an error, because the runtime may be on
+    the cluster. If the file of the model is not passed, the finding is an error.
     """
     (written(tmp_path) / f"{left_out}.yaml").unlink()
     done = CliRunner().invoke(app, ["lint", "-f", str(tmp_path), "-o", "json"])

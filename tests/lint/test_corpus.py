@@ -26,7 +26,7 @@ def name(path: Path) -> str:
 
 
 def test_every_rule_has_a_file_and_every_folder_is_named_after_a_rule() -> None:
-    """Every rule has a file in this corpus or in the second one, and every directory has the name of a rule."""
+    """Every rule has a file in this corpus or in the second corpus, and every directory has the name of a rule."""
     folders = {path.parent.name for path in FILES}
     headers = "".join(path.read_text(encoding="utf-8") for path in (LINT / "second").glob("*.yaml"))
     assert folders <= RULES.keys()
@@ -34,7 +34,7 @@ def test_every_rule_has_a_file_and_every_folder_is_named_after_a_rule() -> None:
 
 
 def test_bases_have_no_errors() -> None:
-    """The bases of the cases have no errors, except for one that is known: the fault of a case must be in its overlay."""
+    """The bases of the cases have no errors except a known error, because the fault of a case must be in its overlay."""
     errors = {
         path.stem: {each.rule.id for each in in_file(path) if each.rule.severity == Severity.ERROR}
         for path in BASES.glob("*.yaml")

@@ -167,8 +167,8 @@ def test_release_is_installed_upgraded_and_rolled_back(rig: Rig, front: Front, c
 
 
 def again(rig: Rig, url: str, said: list[int], running: set[str]) -> None:
-    """Check the service after an upgrade of the operator. The router's sidecar has the image of the operator, so routers are
-    replaced. Engines are not, and generate the same tokens.
+    """Check the service after an upgrade of the operator. The router's sidecar has the image of the operator, so routers
+    are replaced. Engines are not replaced, and generate the same tokens.
     """
     image = running_image(operator(rig))
 

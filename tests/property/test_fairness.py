@@ -15,9 +15,9 @@ WARM = 40 * 60
 
 
 def waited(attackers: list[Gang], quotas: dict[str, int]) -> list[float]:
-    """Return two waiting times in seconds, from the creation of a service until all of its pods are on nodes. The first is
-    that of a service that needs one node, the second that of a service that is created five minutes later and needs 12 of
-    the 16 nodes.
+    """Return two waiting times in seconds, from the creation of a service until all of its pods are on nodes. The first
+    is the time of a service that needs one node, the second the time of a service that is created five minutes later and
+    needs 12 of the 16 nodes.
     """
     small, large = Gang("b", "small", 1, comes=WARM, lives=60), Gang("b", "large", 12, comes=WARM + 300)
     cluster = FairnessCluster(16, [*attackers, small, large], quotas)

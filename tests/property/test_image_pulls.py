@@ -1,5 +1,6 @@
-"""Stories in which images are pulled before rollouts, some of them in vain, while pods fail, the operator restarts and the
-service is edited. Nothing that serves is removed while images are pulled, no wait lasts, and the rollout becomes complete.
+"""Stories in which images are pulled before rollouts, some of them in vain, while pods fail, the operator restarts and
+the service is edited. Nothing that serves is removed while images are pulled, every wait ends, and the rollout becomes
+complete.
 """
 
 from dataclasses import replace

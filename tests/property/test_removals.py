@@ -1,5 +1,5 @@
-"""Weights are removed only if no stored revision and no pod refers to them, in whatever way pods mount them (decisions
-7).
+"""Weights are removed only if no stored revision and no pod refers to them. This holds for each way in which pods mount
+weights (decisions 7).
 """
 
 import asyncio

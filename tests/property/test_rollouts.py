@@ -60,8 +60,8 @@ def test_prefill_and_decode_are_replaced_in_proportion() -> None:
 
 
 def test_failed_group_is_removed_before_a_serving_one() -> None:
-    """One of three groups of the old slice is broken, and one may be missing. The broken group is removed, whatever its
-    number.
+    """One of three groups of the old slice is broken, and the strategy permits that one group is missing. The broken
+    group is removed, whatever its number.
     """
     assert step({"engine": 3}, "new", {"old": {"engine": some(True, True, False)}}, ONE)["old"] == {"engine": 2}
 

@@ -122,8 +122,8 @@ def test_rejected_revision_is_retried_only_after_a_user_action(history: list[Any
 def test_last_working_revision_serves_after_a_failed_edit(
     edits: list[tuple[str, bool]], broken: frozenset[str], shape: Shape, seed: int, lag: int
 ) -> None:
-    """After a failed edit, the revision that worked last is what serves. The stories use complete reconciliations with
-    `sync`, and restarts of the operator.
+    """After a failed edit, the service serves with the revision that worked last. The stories use complete
+    reconciliations with `sync`, and restarts of the operator.
     """
     world = World(shape.service(), replace(shape, image=edits[0][0]).deps(), seed)
     world.lag = lag

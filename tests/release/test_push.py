@@ -1,4 +1,6 @@
-"""Tests of pushing a release to a real registry with TLS: either everything gets its names, or nothing does."""
+"""Tests of pushing a release to a real registry with TLS: afterwards, either all parts of the release have their names,
+or none has.
+"""
 
 import os
 import subprocess
@@ -55,8 +57,8 @@ def test_push_uploads_all_artifacts_and_helm_can_pull_the_chart(front: Front, la
 
 @pytest.mark.parametrize("refused", ["charts/ome-crd", "ome-operator"])
 def test_refused_content_leaves_no_repository_tagged(front: Front, layout: Layout, tmp_path: Path, refused: str) -> None:
-    """The registry refuses the content of one repository, for which the user has no rights. No repository gets a name, and
-    the message names the refusing one.
+    """The registry refuses the content of one repository, for which the user has no rights. No repository gets a name,
+    and the message names the repository that was refused.
     """
     front.refuse = lambda method, path: 403 if method in ("POST", "PUT") and f"/us/{refused}/" in path else 0
     with pytest.raises(
@@ -68,8 +70,8 @@ def test_refused_content_leaves_no_repository_tagged(front: Front, layout: Layou
 
 
 def test_refused_tag_removes_the_tags_pushed_before(front: Front, layout: Layout, tmp_path: Path) -> None:
-    """The registry refuses a name after others were pushed. Those are removed again, so that no part of the release has a
-    name, and the same command completes the release later.
+    """The registry refuses a name after it has accepted other names. These names are removed again, so that no part of
+    the release has a name, and the same command completes the release later.
     """
     front.refuse = lambda method, path: 403 if method == "PUT" and path.endswith("us/charts/ome-crd/manifests/0.1.0") else 0
     items = release(layout, tmp_path)

@@ -82,9 +82,9 @@ async def test_router_retries_and_health_checks_are_not_counted_as_arrivals(tmp_
 
 @pytest.mark.parametrize("module", ROUTERS)
 async def test_no_router_metric_counts_idle_client_connections(tmp_path: Path, module: str) -> None:
-    """No series of a router counts the connections of its clients. `smg_http_connections_active` is the number of requests
-    that are being answered: connections without a request do not count. A new version that counts them fails this test, and
-    routers could then be scaled by it.
+    """No series of a router counts the connections of its clients. `smg_http_connections_active` is the number of
+    requests that are being answered: connections without a request do not count. If a new version counts them, this test
+    fails, and routers could then be scaled by this number.
     """
     async with serving(tmp_path, module) as stage:
         idle = [await asyncio.open_connection("127.0.0.1", int(stage.url.rpartition(":")[2])) for _ in range(IDLE)]

@@ -1,4 +1,4 @@
-"""Tests of a real router that loses its last engine and gets one again: what its registry answers meanwhile, and which
+"""Tests of a real router that loses its last engine and gets a new engine: what its registry answers meanwhile, and which
 requests it counts.
 """
 

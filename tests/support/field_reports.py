@@ -42,7 +42,7 @@ its ID. W26 to W58 and M10 are kinds that were found later, in the same way.
 
 
 class Row(NamedTuple):
-    """A report of a user, the kind of fault that it is an example of, and the tests of this kind."""
+    """A report of a user, the kind of the reported fault, and the tests of this kind."""
 
     id: str
     """Letter of the source, and number of the report in this source."""

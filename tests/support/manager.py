@@ -1,5 +1,5 @@
 """Runs the part of the operator that works while it leads (`Manager` and its watches) in the test's process, against a
-real API server. Instead of the operator's pure functions, it calls those of a test.
+real API server. Instead of the operator's pure functions, it calls functions of a test.
 """
 
 import asyncio

@@ -10,7 +10,7 @@ from release.layout import Layout
 
 
 def image(folder: Path, files: dict[str, bytes], architecture: str) -> Layout:
-    """Return an image for a platform, with one layer of these files."""
+    """Return an image for a platform, with a layer that contains these files."""
     made, packed = Layout.new(folder), io.BytesIO()
     with gzip.GzipFile(fileobj=packed, mode="wb", mtime=0) as stream, tarfile.open(fileobj=stream, mode="w") as tar:
         for name, content in files.items():

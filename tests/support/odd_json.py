@@ -101,8 +101,8 @@ TEXTS = (
 
 @st.composite
 def typed(draw: st.DrawFn, whole: Any) -> Any:
-    """Return a strategy that generates the object with some values null, empty, or replaced by another value of the same
-    type. These are the only changes that an API server accepts in an object with a schema.
+    """Return a strategy that generates the object in which some values are null, empty, or replaced by another value of
+    the same type. These are the only changes that an API server accepts in an object with a schema.
     """
     made = copy.deepcopy(whole)
     for _ in range(draw(st.integers(1, 4))):

@@ -48,7 +48,7 @@ class Sent(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """The verdict that the proxy answers the request itself, so that the API server never receives it."""
+    """The decision that the proxy answers the request itself, so that the API server never receives it."""
 
     code: int
     reason: str
@@ -56,12 +56,12 @@ class Answer(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """The verdict that the proxy closes the connection without an answer, and the API server never receives the request."""
+    """The decision that the proxy closes the connection without an answer, and the API server never receives the request."""
 
 
 class Unheard(NamedTuple):
-    """The verdict that the API server carries out the request, and the proxy closes the connection without passing on the
-    answer.
+    """The decision that the API server carries out the request, and the proxy closes the connection without passing on
+    the answer.
     """
 
     then: Callable[[], None] = lambda: None
@@ -69,7 +69,7 @@ class Unheard(NamedTuple):
 
 
 class Late(NamedTuple):
-    """The verdict that the request is forwarded after a delay in seconds."""
+    """The decision that the request is forwarded after a delay in seconds."""
 
     seconds: float
 
@@ -119,8 +119,8 @@ class Proxy:
 
     @contextmanager
     def judging(self, judge: Judge) -> Iterator[None]:
-        """Let a judge decide about requests inside the `with` block. Of several judges, the first one with a verdict
-        decides.
+        """Let a judge decide about requests inside the `with` block. If there are several judges, the first judge that
+        returns a decision counts.
         """
         self._judges.append(judge)
         try:

@@ -61,7 +61,9 @@ def with_foreign(observed: Observed) -> Observed:
     ids=str,
 )
 def test_foreign_objects_do_not_change_any_reconciliation(shape: Shape) -> None:
-    """While a service starts, rolls out an edit, and is complete, each pass has the same plan with and without them."""
+    """While a service starts, rolls out an edit, and is complete, each pass has the same plan with and without these
+    objects.
+    """
     world, passes = World(shape.service(), shape.deps(), 1), 0
     for edit in (lambda: None, lambda: world.edit(deps=replace(shape, image="b").deps())):
         edit()

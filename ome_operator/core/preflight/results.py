@@ -81,11 +81,7 @@ def parse_only_container(status: Body, name: str) -> CheckResult | None:
     code = ended.get("exitCode") or 0
     found = tuple(_findings(str(ended.get("message") or ""), code))
     if code and not found:
-        found = (
-            _own(
-                f"the preflight check ended with code {code} after it had reported no findings", "check the node of the rank"
-            ),
-        )
+        found = (_own(f"the check ended with code {code} after it had reported no findings", "check the node of the rank"),)
     return CheckResult(found, False)
 
 
@@ -105,16 +101,16 @@ def _findings(message: str, code: Any) -> Iterator[PreflightFinding]:
     data = _json(text)
     if isinstance(data, dict) and "preflight" in data:
         if data.get("failed"):
-            yield _own(f"the preflight check could not run: {_clean(data['failed'], MESSAGE_LENGTH)}", f"see {LOG}")
+            yield _own(f"the check could not run: {_clean(data['failed'], MESSAGE_LENGTH)}", f"see {LOG}")
         listed, more = data.get("findings"), data.get("more")
         yield from _listed(listed if isinstance(listed, list) else [], more if type(more) is int and more > 0 else 0)
         return
     if '"preflight"' in text[:40]:
         yield from _listed(list(_whole(text)))
-        yield _own("the message of the preflight check was truncated", f"see {LOG}")
+        yield _own("the message of the check was truncated", f"see {LOG}")
         return
     words = _clean(most_informative_line(text), MESSAGE_LENGTH) or "nothing"
-    yield _own(f"the preflight check ended with code {code} and the message: {words}", f"see {LOG}")
+    yield _own(f"the check ended with code {code} and the message: {words}", f"see {LOG}")
 
 
 def _own(message: str, fix: str) -> PreflightFinding:

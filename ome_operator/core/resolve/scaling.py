@@ -15,7 +15,7 @@ FIELDS = (
 
 SCALERS = ("hpa", "keda", "external", "none")
 _WITHOUT_KEDA = (
-    "has no effect without the autoscaler class KEDA and a maxReplicas above minReplicas: set both, or remove kedaConfig"
+    "has no effect without the autoscaler class KEDA and a maxReplicas above minReplicas: write both, or remove kedaConfig"
 )
 
 
@@ -93,8 +93,8 @@ def unused_settings(service: InferenceService, component: str, policy: ReplicaPo
     checked = policy.demand or policy.scaler == "keda" or (scaler is not None and scaler.class_ in ("HPA", "External"))
     if written.max_replicas and written.max_replicas < policy.low and not checked:
         yield (
-            f"{field}.maxReplicas is {written.max_replicas}, but minReplicas of the runtime is {policy.low}, so "
-            f"{policy.low} is used: set {field}.minReplicas, too"
+            f"{field}.maxReplicas is {written.max_replicas}, but minReplicas of the runtime is {policy.low}, which is used: "
+            f"write {field}.minReplicas, too"
         )
     config = written.keda_config
     if scaler is None:
@@ -109,7 +109,7 @@ def unused_settings(service: InferenceService, component: str, policy: ReplicaPo
     ):
         if value is not None and scaler.class_ != class_:
             yield (
-                f"{field}.{name} has no effect, because {field}.autoscaler.class is {scaler.class_}: set {class_}, or "
+                f"{field}.{name} has no effect, because {field}.autoscaler.class is {scaler.class_}: write {class_}, or "
                 f"remove {name.removeprefix('autoscaler.')}"
             )
     if scaler.class_ in ("HPA", "External") and policy.low >= policy.high:

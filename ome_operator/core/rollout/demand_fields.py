@@ -39,13 +39,12 @@ def _target(policy: DemandPolicy) -> str:
     if quantity.seconds(policy.time_to_first_token) < BOUNDS[0]:
         return (
             f"{_FIELD}.timeToFirstToken is {policy.time_to_first_token}, but SGLang does not count how many requests were "
-            f"faster than {BOUNDS[0]:g} s, so a shorter target counts as always missed: write {1000 * BOUNDS[0]:.0f}ms or "
-            "more"
+            f"faster than {BOUNDS[0]:g} s, so a shorter target is treated as always missed: write {1000 * BOUNDS[0]:.0f}ms "
+            "or more"
         )
     if quantity.seconds(policy.time_between_tokens) <= 0:
         return (
-            f"{_FIELD}.timeBetweenTokens is {policy.time_between_tokens}, a target that no group can meet: write a time "
-            "such as 50ms"
+            f"{_FIELD}.timeBetweenTokens is {policy.time_between_tokens}, which no group can meet: write a time such as 50ms"
         )
     return ""
 
@@ -86,8 +85,8 @@ def advice(
     scaled = {name: one for name, one in policies.items() if one.demand}
     if service.annotations.get(keys.SCALED_BACK) and (not scaled or undone_size(service) is None):
         yield (
-            f"the annotation {keys.SCALED_BACK} has no effect, because it needs the class Demand, {_FIELD}.mode Apply, and "
-            "a value that `ome scale --undo` has written: remove the annotation"
+            f"the annotation {keys.SCALED_BACK} has no effect: it needs the class Demand, {_FIELD}.mode Apply, and a value "
+            "that `ome scale --undo` has written. Remove it"
         )
     for name, one in scaled.items():
         if one.unbounded:
@@ -122,7 +121,7 @@ def _late(policy: DemandPolicy) -> Iterator[str]:
     if quantity.seconds(policy.time_to_first_token) > BOUNDS[-1]:
         yield (
             f"{_FIELD}.timeToFirstToken is {policy.time_to_first_token}, but SGLang does not count how many requests were "
-            f"slower than {BOUNDS[-1]:g} s, so the operator uses {BOUNDS[-1]:g} s: write {BOUNDS[-1]:g}s or less"
+            f"slower than {BOUNDS[-1]:g} s, so it is treated as {BOUNDS[-1]:g} s: write {BOUNDS[-1]:g}s or less"
         )
 
 
@@ -133,7 +132,7 @@ def _routers(policy: DemandPolicy, policies: Mapping[str, ReplicaPolicy]) -> Ite
     if router.demand and router.is_scaled and policy.requests_per_router is None:
         yield (
             f"spec.{keys.ROUTER} has the autoscaler class Demand, but the number of routers never changes without "
-            f"{_FIELD}.requestsPerRouter: set this field"
+            f"{_FIELD}.requestsPerRouter: set it"
         )
     if not router.demand and policy.requests_per_router is not None:
         yield _unscaled(f"{_FIELD}.requestsPerRouter", keys.ROUTER)
@@ -161,7 +160,7 @@ def _peak(field: str, peak: Peak, policies: Mapping[str, ReplicaPolicy]) -> Iter
     about them.
     """
     if not peak.minimum.dump():
-        yield f"{field} is empty, so the scheduled time has no effect: set {field}.{keys.ENGINE}"
+        yield f"{field} is empty, so the time has no effect: write {field}.{keys.ENGINE}"
     written = {name: groups for name, groups in _numbers(peak.minimum).items() if groups and name in policies}
     asked = {name: groups for name, groups in written.items() if policies[name].demand and policies[name].is_scaled}
     for name, groups in written.items():
@@ -173,9 +172,7 @@ def _peak(field: str, peak: Peak, policies: Mapping[str, ReplicaPolicy]) -> Iter
                 "maxReplicas"
             )
     if asked and all(groups <= policies[name].low for name, groups in asked.items()):
-        yield (
-            f"{field} has no effect, because none of its numbers is above minReplicas: raise a number, or remove the entry"
-        )
+        yield f"{field} has no effect, because none of its numbers is above minReplicas: raise it, or remove the entry"
 
 
 def _rest(field: str, peak: Peak, policies: Mapping[str, ReplicaPolicy]) -> Iterator[str]:
@@ -186,7 +183,7 @@ def _rest(field: str, peak: Peak, policies: Mapping[str, ReplicaPolicy]) -> Iter
     if 0 not in written.values():
         return
     if {*written.values()} != {0}:
-        yield (f"{field} is 0 for one role only, which has no effect: write 0 for {' and '.join(_GROUPS)}, or remove the 0")
+        yield f"{field} is 0 for one role only, which has no effect: write 0 for {' and '.join(_GROUPS)}, or remove it"
         return
     kept = [f"spec.{name}" for name, one in policies.items() if name in _GROUPS and (one.low or not one.demand)]
     if kept:

@@ -70,7 +70,7 @@ def test_autoscaler_number_applies_and_both_scalers_are_named(here: Followed) ->
     rig.delete("HorizontalPodAutoscaler", namespace, MINE)
     time.sleep(3 * hasty_operator.DECISION)
     assert here.size() == (1, 2)
-    assert "If this still exists, the next number" in here.shown("--resume")
+    assert "If the HorizontalPodAutoscaler still exists, the next number" in here.shown("--resume")
     rig.wait("the RoleScale is new", lambda: (here.scale().get("metadata") or {}).get("generation") == 1, 30)
     assert writers(here.scale()) == {keys.SCALE_MANAGER}
     rig.wait("the demand decides", lambda: here.scaling().get("applied") == {"engine": 1, "decoder": 2}, 60)

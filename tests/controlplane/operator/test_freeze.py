@@ -211,7 +211,7 @@ def test_a_group_that_fails_while_frozen_is_recycled_after_the_thaw(rig: Rig, na
 
 
 def test_nothing_is_created_while_everything_is_frozen(rig: Rig, namespace: str) -> None:
-    """While everything is frozen, an operator that starts creates nothing either, even after its Lease was deleted."""
+    """While everything is frozen, an operator that has just started creates nothing, even if its Lease was deleted."""
     ome(rig, "freeze", "--all")
     rig.stop()
     mark = rig.cluster.audit_mark()

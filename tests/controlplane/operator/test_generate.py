@@ -68,8 +68,8 @@ def everywhere(rig: Rig) -> None:
 
 
 def test_documented_plan_becomes_ready(rig: Rig, everywhere: None, tmp_path: Path) -> None:
-    """The command of docs/sizing.md takes the lengths of requests as arguments, and its output becomes a ready service on
-    simulated nodes.
+    """The command of docs/sizing.md takes the lengths of requests as arguments, and its output is a service that becomes
+    ready on simulated nodes.
     """
     page = (ROOT / "docs/sizing.md").read_text(encoding="utf-8")
     (words,) = re.findall(r'^plan="ome (plan [^"]+)"$', page, re.MULTILINE)

@@ -75,8 +75,8 @@ def test_helm_waits_for_a_service_that_no_operator_has_reconciled(
 
 
 def test_helm_waits_for_a_service_without_its_model(rig: Rig, helm: Helm, namespace: str, runtime: str) -> None:
-    """Helm waits while the model of a service does not exist. The model may be created a moment after the service, so Helm
-    must not fail at once either.
+    """Helm waits while the model of a service does not exist. The model may be created a moment after the service, so
+    Helm must not fail at once.
     """
     found = [helm.upgrade(yamls.service(namespace, f"s{number}", runtime, model="none"), 4) for number in range(TRIES)]
     assert [one.text for one in found if one.ok] == []

@@ -63,7 +63,7 @@ def rolled_out(rig: Rig, namespace: str) -> dict[str, str]:
 @pytest.mark.parametrize("code", [0, 128], ids=["with-true", "without"])
 def test_groups_serve_until_their_nodes_have_the_image(pulls: Rig, empty: str, code: int) -> None:
     """During a rollout, the groups of the old revision serve until the Jobs have pulled the new image onto their nodes. A
-    Job whose container exits with code 128, because the image has no command `true`, counts as a pull, too.
+    Job whose container exits with code 128, because the image has no command `true`, also counts as a pull.
     """
     rig = pulls
     rig.cluster.set_stages(stages.ready_stage(600.0, PULLERS))

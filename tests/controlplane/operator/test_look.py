@@ -101,7 +101,9 @@ def test_predictions_of_the_commands_match_the_created_pods(kimi: Rig, tmp_path:
     before = gpu_pods(rig)
     router = edited(tmp_path, "--request-timeout-secs=600", "--request-timeout-secs=500")
     quiet = forecast(ome(rig, "diff", "-f", router, "-o", "json"))
-    assert quiet["sentence"].startswith("no new revision, no GPU pod restarts; the router's pods are replaced; ")
+    assert quiet["sentence"].startswith(
+        "the edit makes no new revision, so no GPU pod restarts; the router's pods are replaced; "
+    )
     (deployment,) = (one["before"][0] for one in quiet["changes"])
     was = rig.get("Deployment", NAME, deployment)
     rig.cluster.kubectl("apply", "-f", str(router))
@@ -111,8 +113,8 @@ def test_predictions_of_the_commands_match_the_created_pods(kimi: Rig, tmp_path:
     flags = edited(tmp_path, "--mem-fraction-static=0.8\n", "--mem-fraction-static=0.85\n")
     loud = forecast(ome(rig, "diff", "-f", flags, "-o", "json"))
     assert (
-        "restart, 128 GPUs in all, all at the same time, so nothing serves meanwhile. Why: runtime kimi-k2-pd-rt"
-        in loud["sentence"]
+        "restart, 128 GPUs in all, all at the same time, so the service answers no requests meanwhile. Why: runtime "
+        "kimi-k2-pd-rt" in loud["sentence"]
     )
     assert "--mem-fraction-static 0.8 → 0.85" in loud["sentence"]
     rig.cluster.kubectl("apply", "-f", str(flags))

@@ -81,9 +81,9 @@ def ready_groups(rig: Rig, namespace: str, name: str, size: int) -> dict[tuple[s
 
 @pytest.mark.timeout(2000)
 def test_loss_of_three_of_sixteen_nodes_moves_only_their_groups(gangs: Rig, namespace: str) -> None:
-    """Eight groups of two nodes use all 16 nodes, of which three are lost. The groups on them share the three nodes that
-    remain of theirs: one group serves on two of them, and a service of a single node can use the third. When the lost nodes
-    are back and that service is deleted, all groups return.
+    """Eight groups of two nodes each use all 16 nodes. Three nodes are lost, each from another group. These three groups
+    still hold three nodes: one group serves on two of these nodes, and a service of a single node can use the third. When
+    the lost nodes are back and that service is deleted, all groups return.
     """
     runtime, small = f"lost-{namespace}", f"small-{namespace}"
     quick = {"minReplicas": 4, "lifecycle": {"hangTimeout": "2s", "selfHealTimeout": "2s", "forceDeleteAfter": "1s"}}

@@ -287,7 +287,7 @@ def test_rollout_without_the_dry_run_policy_gives_advice(served: Rig, namespace:
     rig = served
     may = ("auth", "can-i", "create", "pods", f"--as={USER}", "-n", namespace)
     assert rig.cluster.kubectl(*may).strip() == "yes"
-    no_right = "the operator has no right to create pods in dry runs, which the chart grants with admissionPolicy.enabled"
+    no_right = "the operator has no right to create pods in dry runs: set admissionPolicy.enabled"
     try:
         for number, value in enumerate(("admissionPolicy.enabled=false", "rbac.dryRunPods=false")):
             rig.install(value)

@@ -45,8 +45,8 @@ def tried(
 
 @pytest.fixture
 def api(rig: Rig, namespace: str) -> Rig:
-    """Return the cluster with three Services: a foreign one, one of the operator, and one of the operator that has lost its
-    labels.
+    """Return the cluster with three Services: a foreign Service, a Service of the operator, and a Service of the operator
+    that has lost its labels.
     """
     made = rig.create(yamls.service(namespace, "s", "nowhere"))
     owner = {"apiVersion": yamls.API, "kind": made["kind"], "name": "s", "uid": made["metadata"]["uid"], "controller": True}

@@ -1,5 +1,5 @@
-"""Tests of `ome preflight` on a real control plane with simulated nodes: pods that cannot start are named at once, and
-nothing is left after any end.
+"""Tests of `ome preflight` on a real control plane with simulated nodes: pods that cannot start are named at once, and no
+object is left, however the command ends.
 """
 
 import time

@@ -123,7 +123,7 @@ def test_each_failure_causes_one_recycle_of_one_group(rig: Rig, namespace: str) 
 
 
 def gone(fault: Fault, before: dict[int, Manifest]) -> set[str]:
-    """Return the UIDs that must be gone: all, except that of a pod whose container the kubelet restarted in place."""
+    """Return the UIDs of the pods that must be gone, which excludes pods whose container was restarted in place."""
     return {uid for rank, uid in uids(before).items() if fault.cause != "Completed" or rank != fault.rank}
 
 
@@ -279,7 +279,9 @@ def test_ranks_with_a_foreign_template_change_are_recreated(rig: Rig, namespace:
 def test_deleted_statefulset_affects_only_its_own_group(
     rig: Rig, namespace: str, account: Account, leads: bool, becomes: dict[int, int]
 ) -> None:
-    """Only the group of a deleted StatefulSet is created again, with an unused number if it was that of the leader."""
+    """Only the group of a deleted StatefulSet is created again. If the StatefulSet was the leader's, the new group gets
+    an unused number.
+    """
     rig.create(yamls.service(namespace, NAME, "r-pairs", "engine", engine={"minReplicas": 3, "lifecycle": QUICK}))
     settled(rig, namespace)
     numbers = {0, 1, 2}

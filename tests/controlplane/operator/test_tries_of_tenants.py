@@ -148,7 +148,7 @@ def job_of_a_name_that_is_taken(tenant: Tenant) -> None:
     theirs = workload("Job", "benchmark-taken", MINE)
     theirs["spec"]["template"]["spec"]["nodeSelector"] = {"no": "node"}
     assert tenant.makes(theirs) == ""
-    tenant.measures("taken", "NameTaken", "benchmark-taken exists and was not created for this BenchmarkJob")
+    tenant.measures("taken", "NameTaken", "benchmark-taken exists but was not created for this BenchmarkJob")
     assert keys.BENCHMARK not in (tenant.rig.get("Job", MINE, "benchmark-taken") or {})["metadata"].get("labels", {})
 
 
@@ -177,8 +177,9 @@ def may_bind(tenant: Tenant) -> bool:
 
 
 def rights_of_a_role_with_the_name_of_a_routers(tenant: Tenant) -> None:
-    """A tenant creates a Role with the name of the one that the operator creates for routers, and with rights that the
-    operator itself has. The API server would let the operator bind this Role to the tenant; the operator does not.
+    """A tenant creates a Role with the name of the Role that the operator creates for routers, and with rights that the
+    operator itself has. The API server would let the operator bind this Role to the tenant, but the operator does not
+    bind it.
     """
     before = tenant.rig.create(of("Role", "dep-router", MINE, rules=POWERFUL))
     body = yamls.service(MINE, "dep", "w-tenants", "engine", router={"serviceAccountName": "tenant"})

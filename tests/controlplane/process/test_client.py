@@ -148,8 +148,8 @@ async def test_delete_with_other_uid_raises_conflict(client: Client) -> None:
 
 @pytest.mark.parametrize("kind", sorted(RESOURCES.keys() - NOT_HERE - NOT_KEPT))
 async def test_request_for_an_absent_object_raises_not_found(client: Client, kind: str) -> None:
-    """A request for an object that does not exist raises NotFound, because the API server's message names the object. A 404
-    that names no object, or another one, comes from another server.
+    """A request for an object that does not exist raises NotFound, because the API server's message names the object. A
+    404 that names no object, or another object, comes from another server.
     """
     where = kind, "default" if RESOURCES[kind].namespaced else "", "absent"
     with pytest.raises(NotFound):

@@ -54,7 +54,7 @@ def dequantized(values: torch.Tensor, scales: torch.Tensor, rows: int = 1) -> to
 
 def column_major(*shape: int, device: str) -> torch.Tensor:
     """Return an empty tensor for scales of shape [..., rows, groups] whose rows are adjacent in memory and padded to 16
-    bytes. The copy engine of Hopper GPUs needs this layout, and DeepGEMM converts any other one at each call.
+    bytes. The copy engine of Hopper GPUs needs this layout, and DeepGEMM converts any other layout at each call.
     """
     *lead, rows, groups = shape
     padded = -(-rows // 4) * 4

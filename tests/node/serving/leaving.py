@@ -1,5 +1,5 @@
-"""What the tests of moves on kind share: the arrangement of a service on two workers, drains and other causes, and the
-requests that are sent meanwhile.
+"""Functions that the tests of moves on kind share: the arrangement of a service on two workers, drains and other causes,
+and the requests that are sent meanwhile.
 """
 
 import asyncio

@@ -152,7 +152,7 @@ def url_of(pod: dict[str, Any]) -> str:
 
 
 def lists(rig: Rig) -> tuple[set[str], set[str]]:
-    """Return the URLs of the workers that the only router lists, and those of the ready leaders."""
+    """Return the URLs of the workers that the only router lists, and the URLs of the ready leaders."""
     (router,) = rig.all("Pod", TINY, "component=router")
     told = workers(rig, router["status"]["podIP"], timeout=10)
     return {one["url"] for one in told["workers"]}, {url_of(pod) for pod in ready_leaders(rig).values()}

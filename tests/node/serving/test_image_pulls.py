@@ -29,7 +29,7 @@ PULL_S = 12.0
 
 @pytest.fixture(scope="module")
 def registry(serving: Rig, busybox_archive: Path) -> Iterator[SlowRegistry]:
-    """Yield the registry. For the node, the address 127.0.0.1 in the names of images is that of this machine."""
+    """Yield the registry. In the names of images, the node takes the address 127.0.0.1 for this machine."""
     node = serving.cluster.node
     with slow_registry.running(busybox_archive, SIZE / PULL_S, (node.host,)) as made:
         for number in range(2 * ROLLOUTS + 1):

@@ -1,5 +1,5 @@
-"""Tests in which the router dies, or the node on which everything runs. Engines that serve are not touched, and what died
-comes back.
+"""Tests in which the router dies, or the node on which everything runs. Engines that serve keep running, and whatever
+died starts again.
 """
 
 import asyncio

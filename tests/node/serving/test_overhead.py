@@ -105,7 +105,7 @@ class Meeting(NamedTuple):
 
 async def met(session: aiohttp.ClientSession, leaders: list[LeaderState], what: str, offset: float = 0.0) -> Meeting:
     """Send a request, and read the load or the metrics of the leaders as a registry does. The reading begins `offset`
-    seconds after the request, or before it if this is negative.
+    seconds after the request, or before the request if `offset` is negative.
     """
     client = EngineClient(session, "")
     read: Callable[[str], Awaitable[object]] | None = {LOAD: client.load, METRICS: client.page}.get(what)

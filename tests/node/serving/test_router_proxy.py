@@ -1,4 +1,6 @@
-"""Test of an operator outside the cluster, which may first not read the routers through the API server, and then may."""
+"""Test of an operator outside the cluster, which gets the right to read routers through the API server only during the
+test.
+"""
 
 import asyncio
 import time

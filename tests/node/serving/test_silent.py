@@ -89,8 +89,8 @@ def two_ranks(runtime: dict[str, Any]) -> None:
 def least_recycled(service: Decoders) -> Pod:
     """Return the decode leader whose group was recycled least often.
 
-    The operator delays the sixth recycle in a row by 160 s, and the tests do not take long enough in between. If all groups
-    were recycled five times, the last one is therefore removed and created again first.
+    The operator delays the sixth recycle in a row by 160 s, and the tests do not take long enough in between. If all
+    groups were recycled five times, the last group is therefore first removed and created again.
     """
     recycles = recycles_in_a_row(service)
     if all(recycles[name_of(pod)] >= DELAYED_AFTER for pod in service.leaders()):

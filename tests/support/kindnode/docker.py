@@ -1,5 +1,5 @@
-"""Docker for a test session: the machine's daemon, or a daemon of the session, after which the machine's state is
-restored.
+"""Docker for a test session: the machine's daemon, or a daemon that the session starts. Afterwards, the machine's state
+is restored.
 """
 
 import contextlib

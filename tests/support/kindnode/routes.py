@@ -1,4 +1,6 @@
-"""Routes from this machine to pods and Services of a kind cluster, as our real node creates them for itself."""
+"""Routes from this machine to pods and Services of a kind cluster, as the real node of this project creates them for
+itself.
+"""
 
 import json
 import os

@@ -1,6 +1,6 @@
 #!/usr/bin/python3 -SE
-"""A runtime for Docker that runs runc on a machine without CAP_SYS_RESOURCE: it requests only what this process has
-itself.
+"""A runtime for Docker that runs runc on a machine without CAP_SYS_RESOURCE: it requests only capabilities and limits
+that this process has itself.
 
 Docker requests every capability for kind's nodes, and runc fails for those that are outside the bounding set. This
 program removes such capabilities, reduces limits to the hard limit, and raises an OOM score below this process's own. It

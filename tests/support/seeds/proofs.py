@@ -31,7 +31,7 @@ Argument = Mapping[str, Any]
 
 
 def prove_row(row: Row) -> tuple[RowResult, str]:
-    """Return the verdict about a row, and why it does not work or differs."""
+    """Return the result of a row, and the reason if what the row states does not work or differs."""
     works = _problems(row.proof)
     if not works:
         unrun = only_written(row.kind, row.proof) or row.expected == RowResult.WRITTEN

@@ -18,7 +18,7 @@ Proof = Mapping[str, Any]
 
 
 class RowResult(StrEnum):
-    """The verdict about a row: whether what the document says still works."""
+    """The result of a row: whether what the document says still works."""
 
     WORKS = "works"
     WRITTEN = "written"

@@ -36,8 +36,8 @@ def test_too_small_disk_is_reported_before_the_download() -> None:
 
 
 def test_running_downloads_reserve_their_remaining_disk_space(tmp_path: Path) -> None:
-    """A download takes into account the disk space that another running download still needs. Previously, both measured the
-    free space before the other one had written anything (S9 of the review).
+    """A download takes into account the disk space that another running download still needs. Previously, each of the two
+    downloads measured the free space before the other download had written anything (S9 of the review).
     """
     room, progress = FreeSpace(), Progress()
     progress.start("c1", 8 * 1024**3, 1024**3, 3)

@@ -312,8 +312,8 @@ async def test_record_is_written_every_ten_seconds_only_with_prefetch_directorie
 
 
 async def test_new_record_is_owned_by_the_current_node() -> None:
-    """A new record names the present Node as its owner. The old record was garbage-collected with the previous Node of this
-    name, and a new record with that owner would be, too.
+    """A new record names the present Node as its owner. The old record was garbage-collected with the previous Node of
+    this name, and a new record with that owner would be collected, too.
     """
     api = server()
     agent = Agent(AgentSettings(node="n", roots=()), api)

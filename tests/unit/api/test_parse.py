@@ -63,8 +63,8 @@ def test_parsed_object_provides_metadata_and_status() -> None:
     [({"name": "a"}, "ClusterBaseModel"), ({"name": "a", "namespace": "n"}, "BaseModel")],
 )
 def test_object_without_kind_is_recognized_by_its_namespace(metadata: dict[str, Any], kind: str) -> None:
-    """An object without a kind, as in the items of a list, is recognized by its namespace: with one it is namespaced,
-    without one cluster-wide.
+    """An object without a kind, as in the items of a list, is recognized by its namespace: an object with a namespace is
+    namespaced, and an object without a namespace is cluster-wide.
     """
     one = Model.parse({"metadata": metadata, "spec": {"storage": {"storageUri": "hf://a/b"}}})
     assert not isinstance(one, Invalid)

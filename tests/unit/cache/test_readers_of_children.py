@@ -1,5 +1,6 @@
-"""Tests that labels alone prove nothing: every place of the program that finds objects of a service by labels is known, and
-goes by the owner, or has a reason why it need not. Objects of others that carry the labels of a service change no answer.
+"""Tests that labels alone prove nothing: every place of the program that finds objects of a service by labels is known.
+Each place either checks the owner, or has a reason why the check is not needed. Objects of others that carry the labels
+of a service change no answer.
 """
 
 import ast

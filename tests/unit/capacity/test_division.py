@@ -132,7 +132,7 @@ def test_key_value_heads_are_divided_or_copied_evenly(number: int, gpus: int, fi
 
 
 def test_quantization_block_without_columns_is_ignored() -> None:
-    """An agent may have read such a size from a strange config.json."""
+    """A quantization block without columns is ignored. An agent may have read such a block from an unusual config.json."""
     assert K2.facts.quantization is not None
     quantization = K2.facts.quantization.model_copy(update={"block": [0, 0]})
     model = ModelFacts("x", K2.facts.model_copy(update={"quantization": quantization}), None, (2048,))

@@ -182,7 +182,7 @@ def test_freeze_all_creates_a_lease_without_leader_election(monkeypatch: pytest.
         ((), [lease()], "Name a SERVICE, or use --all"),
         (("r1", "--all"), [lease()], "Name a SERVICE, or use --all"),
         (("--all", "-n", "team"), [lease()], "leave out -n"),
-        (("r1", "--operator-class", "b"), [lease()], "the class of a SERVICE is read from its label"),
+        (("r1", "--operator-class", "b"), [lease()], "the label of a SERVICE states its class"),
         (("--all",), [], "in no namespace: set --namespace-of-lease"),
         (("--all",), [lease(namespace="a"), lease(namespace="b")], "in a, b: set --namespace-of-lease"),
         (("nobody",), [lease()], "there is no InferenceService nobody in namespace team"),

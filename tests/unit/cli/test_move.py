@@ -115,8 +115,8 @@ def test_group_is_named_by_its_role_and_number(api: FakeApi, group: str, entry: 
 
 
 def test_new_request_replaces_that_of_its_group_and_keeps_others(api: FakeApi) -> None:
-    """Requests for other groups are kept, in the same role, too. Those for groups that no longer exist are removed, so the
-    annotation has at most one entry for each group.
+    """Requests for other groups are kept, even for groups of the same role. Requests for groups that no longer exist are
+    removed, so the annotation has at most one entry for each group.
     """
     before = "engine/0 2026-01-01T00:00:00Z, decoder/1 2026-01-01T00:00:00Z,decoder/2 2026-01-01T00:00:00Z"
     gone = ", decoder/0 2026-01-01T00:00:00Z, engine/7 2026-01-01T00:00:00Z, x, ,engine"
@@ -168,7 +168,7 @@ MOVES = {"moves": [{"component": "engine", "group": 0, "phase": "Leaving"}]}
 REFUSED = {
     "no-moves": ({"movable": False}, "the service has no spec.moves, so nothing moves: add `moves: {}` to its spec."),
     "frozen": ({"conditions": [FROZEN]}, "the service is frozen, so nothing moves: end the freeze with `ome thaw` first."),
-    "recycled": (RECYCLING, "prefill/0 is being recycled, and gets new pods: ask again when it is ready."),
+    "recycled": (RECYCLING, "prefill/0 is being recycled and gets new pods: run the command again when the group is ready."),
     "moves-already": (MOVES, "prefill/0 moves already (Leaving)."),
     "no-groups": ({"groups": []}, "there is no group prefill/0; the numbers of its groups are: none."),
 }
@@ -209,7 +209,7 @@ def test_overlong_group_number_is_refused(api: FakeApi) -> None:
 
 
 def test_conflicting_move_options_are_refused(api: FakeApi) -> None:
-    assert ask("svc", "decode/1", "--now").startswith("--now moves a node: leave out GROUP")
+    assert ask("svc", "decode/1", "--now").startswith("--now moves a node: name the NODE")
     assert ask("gpu-1", "-n", "team").startswith("-n belongs to SERVICE GROUP")
     assert api.calls == []
 

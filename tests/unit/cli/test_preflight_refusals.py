@@ -138,12 +138,12 @@ def test_what_the_operator_would_refuse_is_not_checked(monkeypatch: pytest.Monke
         (
             "Service",
             errors.NotServed('namespaces "team" not found'),
-            "team/svc: namespace team does not exist: create it, or name another",
+            "team/svc: namespace team does not exist: create it, or name another namespace",
         ),
         (
             "Service",
             errors.Forbidden(f'services "x" is forbidden: unable to create new content in namespace team {preflight.ENDS}'),
-            "team/svc: namespace team is being deleted: name another, or create it again when it is gone",
+            "team/svc: namespace team is being deleted: name another namespace, or create it again when it is gone",
         ),
     ],
 )
@@ -170,4 +170,4 @@ def test_nodes_are_called_in_use_only_if_other_pods_may_be_the_reason(
     fares["status"]["conditions"][0]["message"] = why
     result = ome(monkeypatch, cluster(lambda pod, looks: fares), "-f", written(tmp_path, service()), "--timeout", "10")
     assert result.exit_code == 2 and f"have no node: Unschedulable: {why}" in result.stdout
-    assert ("The nodes are in use" in result.stdout) is hint
+    assert ("Other pods use the nodes" in result.stdout) is hint

@@ -76,7 +76,7 @@ def test_undo_reports_the_size_limited_by_present_bounds(monkeypatch: pytest.Mon
     ("state", "words"),
     [
         ({"mode": "Recommend"}, "so there is nothing to undo"),
-        ({"annotation": BACK}, "is kept at a former size already"),
+        ({"annotation": BACK}, "keeps a previous size already"),
         ({"generation": 2}, "RoleScale svc-decoder was set by hand, and its number applies instead of the demand"),
         ({"decisions": DECISIONS[1:]}, "contain no other size"),
         ({"spec": {"engine": {"minReplicas": 3}, "decoder": {"minReplicas": 2}}}, "only permit the present size"),
@@ -92,7 +92,7 @@ def test_undo_without_an_earlier_size_writes_nothing(
 def test_scale_resume_ends_undo(monkeypatch: pytest.MonkeyPatch) -> None:
     said, written, deleted = told(monkeypatch, "--resume", annotation=BACK, generation=2)
     assert (written, deleted) == ([None], ["svc-decoder"])
-    assert "no longer kept at its former size" in said and "RoleScale svc-decoder is created again" in said
+    assert "no longer keeps its previous size" in said and "RoleScale svc-decoder is created again" in said
     said, written, _ = told(monkeypatch, "--resume", annotation=BACK, mode="Recommend")
     assert written == [None], "also if the mode no longer uses it"
     said, written, deleted = told(monkeypatch, "--resume")

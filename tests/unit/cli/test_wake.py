@@ -61,7 +61,7 @@ def test_wake_writes_the_last_number_of_each_role_at_zero(
 ) -> None:
     result, found = woken(monkeypatch, replicas, groups)
     assert (result.exit_code, found) == (0, written), result.output
-    said = "has groups of each role: nothing was changed" if not written else "ome status svc -n team"
+    said = "has groups of each role already, so nothing was changed" if not written else "ome status svc -n team"
     assert said in result.output
 
 

@@ -53,7 +53,7 @@ def test_archive_keeps_contents_modes_and_times(cache: Path, tmp_path: Path) -> 
 
 
 def test_an_archive_of_another_format_is_refused(cache: Path, tmp_path: Path) -> None:
-    """A later version of this program may have sealed the archive, in another format."""
+    """An archive of another format is refused, because a later version of this program may have sealed it."""
     body = packed(cache)[:-HASH].replace(MAGIC, MAGIC.replace(b"1", b"2"))
     data = body + hashlib.sha256(body).digest()
     with pytest.raises(NoCache, match="another format"):
@@ -61,7 +61,7 @@ def test_an_archive_of_another_format_is_refused(cache: Path, tmp_path: Path) ->
 
 
 def test_lock_files_and_model_data_are_omitted(cache: Path, tmp_path: Path) -> None:
-    """Torch waits forever for a file named `lock` in the folder of an extension."""
+    """Lock files are omitted, because torch waits forever for a file named `lock` in the folder of an extension."""
     for name in ("torch_extensions/a/lock", "deep_gemm/locks/k.lock", "ple/table", "model_streamer/x", "jit/ple/kept"):
         (cache / name).parent.mkdir(parents=True, exist_ok=True)
         (cache / name).write_bytes(b"x")

@@ -52,9 +52,9 @@ def made(create: Any, scope: Scope = EVERYWHERE, **answers: Any) -> tuple[PodDry
         (
             NO_RIGHT,
             "",
-            "has no right to create pods in dry runs, which the chart grants with admissionPolicy.enabled and rbac",
+            "has no right to create pods in dry runs: set admissionPolicy.enabled and rbac",
         ),
-        (BY_OTHERS, "unknown", "is not known: pods is forbidden: ValidatingAdmissionPolicy 'allowed-repos'"),
+        (BY_OTHERS, "unknown", "applies to it: pods is forbidden: ValidatingAdmissionPolicy 'allowed-repos'"),
     ],
 )
 async def test_dry_run_result_shows_whether_the_policy_binds(answer: KubeError | None, state: str, words: str) -> None:

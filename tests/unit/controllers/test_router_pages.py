@@ -185,14 +185,16 @@ async def test_cookies_of_pods_are_not_stored(registry: Registry) -> None:
 
 
 async def test_missing_proxy_permission_is_logged_once(registry: Registry, caplog: pytest.LogCaptureFixture) -> None:
-    """The operator stays deaf without `get pods/proxy`, and says so once, however many routers it is refused."""
+    """Without the right to `get pods/proxy`, the operator knows no load of routers, and logs this once, however many of
+    its requests are refused.
+    """
     registry.answers(status=403)
     registry.pods = [pod(uid=f"u{each}") for each in range(20)]
     with caplog.at_level("INFO"):
         for _ in range(4):
             await registry.walk()
     told = [each for each in caplog.messages if "router" in each]
-    assert len(told) == 1 and "no right to `get pods/proxy` (set registry.podsProxy=true in the chart)" in told[0]
+    assert len(told) == 1 and "no right to `get pods/proxy`: set registry.podsProxy=true in the chart" in told[0]
     assert registry.telemetry.states() == {("fresh",): 0, ("old",): 0, ("silent",): 20} and not registry.drains()
     registry.answers(summary())
     await registry.walk()
@@ -203,4 +205,4 @@ async def test_log_states_how_long_the_numbers_are_fresh(registry: Registry, cap
     with caplog.at_level("INFO"):
         async with registry.telemetry._opened():
             pass
-    assert "each every 30 s: their numbers are unknown for about a third of the time" in caplog.text
+    assert "of each router every 30 s, so the load is unknown for about a third of the time" in caplog.text

@@ -25,7 +25,9 @@ async def test_a_silent_leader_causes_a_reconciliation_and_is_held_after_the_sta
     await registry.walk()
     assert registry.news == [SERVICE]
     found = registry.telemetry.silences([*registry.pods, LEADER])
-    assert found == {"leader": Silence(NOW - 30, hold="the operator has been asking the routers for less than 60 s")}
+    assert found == {
+        "leader": Silence(NOW - 30, hold="the operator has been requesting the routers' reports for less than 60 s")
+    }
     registry.now += timedelta(seconds=60)
     await registry.walk()
     assert registry.news == [SERVICE], "only numbers have moved"

@@ -231,7 +231,7 @@ async def test_router_watch_without_interval_reads_nothing_and_logs_it(caplog: p
     deaf = Telemetry(lambda: [pod()], lambda _: None, lambda: START, 0.0)
     with caplog.at_level("INFO"):
         await asyncio.wait_for(deaf.run(), 1)
-    assert "no numbers are requested from routers" in caplog.text and not any(deaf.states().values())
+    assert "no load is requested from routers" in caplog.text and not any(deaf.states().values())
 
 
 async def test_summaries_of_a_namespace_share_a_size_limit(registry: Registry) -> None:

@@ -30,8 +30,14 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"strategy": "pd", "prefill_groups": 3},
         "4 nodes of prefill cannot be divided into 3 groups: --prefill-groups must divide the number of nodes.",
     ),
-    "a cache of prefixes elsewhere": ({"prefix_cache": True}, "--prefix-cache is only supported with --strategy pd."),
-    "a batch of decode elsewhere": ({"decode_batch": 64}, "--decode-batch is only supported with --strategy pd."),
+    "a cache of prefixes elsewhere": (
+        {"prefix_cache": True},
+        "--prefix-cache works only with --strategy pd: leave it out, or use --strategy pd.",
+    ),
+    "a batch of decode elsewhere": (
+        {"decode_batch": 64},
+        "--decode-batch works only with --strategy pd: leave it out, or use --strategy pd.",
+    ),
     "strategy unknown": ({"strategy": "pp"}, "There is no strategy pp: use one of tp,"),
     "engine unknown": ({"engine": "llama.cpp"}, "There is no preset for the engine llama.cpp"),
     "version unknown": ({"version": "9.9"}, "There is no preset for sglang 9.9: use one of the versions 0.5.23"),
@@ -81,16 +87,16 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"engine": "ktransformers", "strategy": "cpu"},
         "ktransformers reads gguf files, but the files of Kimi-K2-Instruct are saf",
     ),
-    "context": ({"context_length": 200000}, "more than the context length of Kimi-K2-Instruct, 131072 tokens"),
+    "context": ({"context_length": 200000}, "more than the context length of Kimi-K2-Instruct, which is 131072 tokens"),
     "wide EP, vendor": (
         {"strategy": "pd", "hardware": "mi300x"},
         "DeepEP) runs on NVIDIA GPUs with RDMA, which MI300X is not",
     ),
     "wide EP, experts": (
         {"strategy": "pd", "model": "thinking"},
-        "need fp8 experts, but the experts of Kimi-K2-Thinking are int4",
+        "need fp8 experts, but the quantization of the experts of Kimi-K2-Thinking is int4",
     ),
-    "wide EP, sizes": ({"strategy": "pd", "dp": 8}, "omit --dp, --ep and --pp"),
+    "wide EP, sizes": ({"strategy": "pd", "dp": 8}, "leave out --dp, --ep and --pp"),
     "TP inside EP": (
         {"strategy": "pd", "tp": 5},
         "prefill has 32 GPUs, which is not a multiple of 5: set --tp to a divisor of 32",
@@ -109,7 +115,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "Prefill on 1 node cannot",
     ),
     "name": ({"name": "Kimi K2"}, "--name Kimi K2 cannot be the name of a service: write, for example, kimi-k2."),
-    "halves of nothing": ({"prefill_nodes": 2}, "--prefill-nodes is only supported with --strategy pd."),
+    "halves of nothing": (
+        {"prefill_nodes": 2},
+        "--prefill-nodes works only with --strategy pd: leave it out, or use --strategy pd.",
+    ),
 }
 
 

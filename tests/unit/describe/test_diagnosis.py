@@ -188,7 +188,7 @@ def test_events_before_readiness_are_omitted() -> None:
 
 
 def test_events_before_replacement_of_a_group_are_omitted() -> None:
-    """What happened to a group before it was replaced is not reported any more. The service stayed Ready meanwhile, so its
+    """Events of a group from before its replacement are not reported any more. The service stayed Ready meanwhile, so its
     conditions did not change.
     """
     world = grown(World(*parts.kimi(), seed=1))

@@ -51,8 +51,8 @@ def test_runtime_edit_restarts_every_group_and_names_the_flag() -> None:
     found = told((service, deps), (service, edited(deps, "--mem-fraction-static=0.8", "--mem-fraction-static=0.85")))
     assert found.sentence == (
         f"revision {found.before} → {found.after}: prefill (1 group of 4 pods, 32 GPUs) and decode (1 group of 12 pods, "
-        "96 GPUs) restart, 128 GPUs in all, all at the same time, so nothing serves meanwhile. Why: runtime kimi-k2-pd-rt "
-        "decoderConfig.runner.args --mem-fraction-static 0.8 → 0.85"
+        "96 GPUs) restart, 128 GPUs in all, all at the same time, so the service answers no requests meanwhile. Why: "
+        "runtime kimi-k2-pd-rt decoderConfig.runner.args --mem-fraction-static 0.8 → 0.85"
     )
     assert found.gpus == 128
     changed = [one for one in found.changes if one.lines]
@@ -65,7 +65,7 @@ def test_runtime_edit_restarts_every_group_and_names_the_flag() -> None:
 @pytest.mark.parametrize(
     ("groups", "rollout", "how"),
     [
-        (1, {}, "restarts, so nothing serves meanwhile."),
+        (1, {}, "restarts, so the service answers no requests meanwhile."),
         (4, {}, "restarts, 1 of 4 groups at a time in 4 steps, the group with the highest number first."),
         (
             4,
@@ -78,7 +78,11 @@ def test_runtime_edit_restarts_every_group_and_names_the_flag() -> None:
             {"blueGreen": {}},
             "restarts: the new pods start next to the old ones, with 8 GPUs more until the old pods are removed.",
         ),
-        (4, {"recreate": {}}, "restarts: the old pods end before the new pods start, so nothing serves meanwhile."),
+        (
+            4,
+            {"recreate": {}},
+            "restarts: the old pods end before the new pods start, so the service answers no requests meanwhile.",
+        ),
     ],
 )
 def test_forecast_describes_how_groups_are_replaced(groups: int, rollout: dict[str, Any], how: str) -> None:
@@ -92,7 +96,9 @@ def test_an_edit_of_the_router_restarts_no_gpu_pod() -> None:
     service, deps = parts.kimi()
     found = told((service, deps), (service, edited(deps, "--port=8080", "--port=8081", "routerConfig")))
     assert found.gpus == 0 and found.before == found.after
-    assert found.sentence.startswith("no new revision, no GPU pod restarts; the router's pods are replaced; ")
+    assert found.sentence.startswith(
+        "the edit makes no new revision, so no GPU pod restarts; the router's pods are replaced; "
+    )
 
 
 def test_additional_groups_start_without_restarts() -> None:
@@ -164,12 +170,16 @@ ZERO = {"engine": {"minReplicas": 0}}
 TEMPLATE = {"env": [{"name": "A", "value": "b"}], "name": "ome-container"}
 NUMBERS = {
     "new": (None, ZERO, "new: revision .* with engine (0 groups of 1 pod.*; [0-9]+ objects added"),
-    "asleep": ({"engine": {}}, ZERO, "engine 1 → 0 groups: 1 pod.* ends, so nothing serves until it is scaled up; 1 object"),
+    "asleep": (
+        {"engine": {}},
+        ZERO,
+        "engine 1 → 0 groups: 1 pod.* ends, so the service answers no requests until it is scaled up; 1 object",
+    ),
     "awake": (ZERO, {"engine": {}}, "no new revision.*; engine 0 → 1 group: 1 pod.* starts; 1 object added"),
     "edited": (
         ZERO,
         {"engine": {**ZERO["engine"], "runner": TEMPLATE}},
-        "no pod runs that would restart. Why: spec.engine.ru",
+        "no running pod would restart. Why: spec.engine.ru",
     ),
 }
 """The components before and after an edit, and the expected forecast, for services that are scaled to zero."""

@@ -54,7 +54,7 @@ def test_every_move_phase_states_what_it_waits_for_and_until_when(phase: Phase) 
         assert moves_under_way(found.trees[KEY], found.bodies[KEY], NOW) == []
         return
     said, until = {
-        Phase.SETTLING: ("the move begins if the cause lasts until 2026-01-01T09:50:15Z", "2026-01-01T09:50:15Z"),
+        Phase.SETTLING: ("the move begins if its cause lasts until 2026-01-01T09:50:15Z", "2026-01-01T09:50:15Z"),
         Phase.WAITING: (
             "the move waits for the end of a rollout or a pause, or until all groups of the role are ready", ""
         ),

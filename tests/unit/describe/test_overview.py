@@ -228,7 +228,7 @@ def test_completed_rollout_has_no_remaining_step() -> None:
 
 @pytest.mark.parametrize(("status", "said"), [("True", "on 16 nodes"), ("False", "")])
 def test_completed_step_stays_done_if_its_condition_changes_later(status: str, said: str) -> None:
-    """A node that is lost after the weights were complete makes ModelReady False, but the step stays done."""
+    """A node that is lost after the weights were complete makes ModelReady False, but the step stays marked as done."""
     conditions = [
         {"type": "RolledOut", "status": "False", "reason": "Progressing", "message": "why"},
         {"type": "ModelReady", "status": status, "message": "on 16 nodes"},

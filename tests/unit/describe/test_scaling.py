@@ -73,8 +73,8 @@ def test_service_without_a_decision_is_reported_as_such() -> None:
     spec = {"engine": {}, "decoder": {"autoscaler": {"class": "Demand"}}}
     body: dict[str, Any] = {"metadata": {"name": "svc", "namespace": "team"}, "spec": spec}
     assert [*lines(view(body, {}))] == [
-        "team/svc has the autoscaler class Demand, but nothing was decided yet: `ome explain svc -n team` shows what it "
-        "waits for."
+        "team/svc has the autoscaler class Demand, but the autoscaler has decided nothing yet: `ome explain svc -n team` "
+        "shows what it waits for."
     ]
 
 

@@ -35,13 +35,13 @@ def test_singular_and_plural_are_used_correctly() -> None:
 def test_wave_sentence_reports_wait_and_failures() -> None:
     assert "wave 2 of 4 is complete, and its bake time ends at 12:05" in said(runtime(state="Baking", bakesUntil="12:05"))
     stopped = said(runtime(state="Stopped", failed=1, failedServices=[{"namespace": "team", "name": "a"}]))
-    assert "stopped in wave 2 of 4: no further service starts the rollout" in stopped
+    assert "stopped in wave 2 of 4, so no further service starts the rollout" in stopped
     assert "failed: team/a: ome explain a -n team" in stopped
 
 
 def test_wave_sentence_reports_completed_edit() -> None:
     done = runtime(state="Complete", done=200, rolling=0, waiting=0)
-    assert "all services have its last edit" in said(done) and rollout_complete(done)
+    assert "all services have the last edit of this object" in said(done) and rollout_complete(done)
     assert "no service was changed by its last edit" in said(runtime()) and rollout_complete(runtime())
     done["metadata"]["generation"] = 4
     assert "now has generation 4" in said(done) and not rollout_complete(done)

@@ -49,7 +49,9 @@ def test_resource_paths_are_built() -> None:
 
 @pytest.mark.parametrize("name", [".", "..", "../../secrets/token", "weights/status", "a/", "/", "%2e%2e", "a%2Fb"])
 def test_name_cannot_change_the_request_path(name: str) -> None:
-    """Names of claims, Secrets and ConfigMaps come from pods and URIs that users write."""
+    """A name that would change the path of a request is refused. Names of claims, Secrets and ConfigMaps come from pods
+    and URIs that users write.
+    """
     with pytest.raises(errors.Invalid, match="cannot be a name"):
         path("PersistentVolumeClaim", "team", name)
     with pytest.raises(errors.Invalid, match="cannot be a name"):
@@ -122,7 +124,9 @@ def test_lone_surrogate_is_replaced_in_the_request() -> None:
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
 def test_number_without_json_form_is_not_sent_as_null(number: float) -> None:
-    """The API server refuses it with an error. A null would silently remove the field."""
+    """A body with NaN or infinity is not sent as null. The API server refuses the body with an error, while a null would
+    silently remove the field.
+    """
     assert b"null" not in encoded({"status": {"load": number}})
 
 

@@ -41,7 +41,7 @@ def test_code_500_about_an_invalid_object_is_not_retried() -> None:
     ],
 )
 def test_connection_error_names_address_and_cause(cause: OSError, says: str) -> None:
-    """The settings for TLS, of which aiohttp's own message contains the address in memory, are left out."""
+    """An error message does not contain the TLS settings, of which aiohttp's own message contains the address in memory."""
     key = SimpleNamespace(host="k8s", port=6443, ssl=ssl.create_default_context(), is_ssl=True)
     found = errors.unanswered("GET /api", aiohttp.ClientConnectorError(key, cause))  # type: ignore[arg-type]
     assert isinstance(found, errors.Unreached) and str(found) == f"GET /api: Cannot connect to host k8s:6443 ({says})"

@@ -127,7 +127,7 @@ def test_a_runtime_alone_is_checked_with_every_model_that_fits_it() -> None:
     assert grave(found(bodies)) == []
     (note,) = of("model-dependent", bodies)
     assert note.startswith(
-        "with 1 of the 2 models that fit it, there is the finding heads-divide; with ClusterBaseModel acme-64"
+        "with 1 of the 2 models that fit it, the runtime has the finding heads-divide; with ClusterBaseModel acme-64"
     )
     bodies[0]["spec"]["modelConfiguration"] = bodies[1]["spec"]["modelConfiguration"]
     (message,) = grave(found(bodies))

@@ -36,13 +36,13 @@ def said(config: dict[str, Any], *args: str, engine: str = "sglang") -> list[str
 @pytest.mark.parametrize("kind", ["kimi_k2", "kimi_vl", "chatglm", "internlm2", "baichuan", "qwen", "orion"])
 def test_a_tokenizer_of_code_needs_the_flag(kind: str, engine: str) -> None:
     (message,) = said({"model_type": kind}, engine=engine)
-    assert f"the tokenizer of {kind} is code" in message
+    assert f"the tokenizer of {kind} is Python code" in message
     assert said({"model_type": kind}, "--trust-remote-code", engine=engine) == []
 
 
 def test_configuration_with_python_code_needs_the_flag_without_a_known_class() -> None:
     (message,) = said({"model_type": "acme", "auto_map": CODE})
-    assert "config.json names code for the model type acme" in message
+    assert "config.json names Python code for the model type acme" in message
     (message,) = said({"model_type": "acme_vl", "text_config": {"num_hidden_layers": 2, "auto_map": CODE}})
     assert "acme_vl" in message
     assert said({"model_type": "acme", "auto_map": CODE}, "--trust-remote-code") == []

@@ -122,7 +122,7 @@ def test_missing_image_is_reported_at_the_container() -> None:
 
 
 def test_wrong_device_amount_is_reported_at_the_device() -> None:
-    """The name of a device contains a slash, and is part of the path all the same."""
+    """The name of a device contains a slash, and is nevertheless a part of the path of the field."""
     path = ("runner", "resources", "limits", "nvidia.com/gpu")
     (found,) = (each.hit for each in linting.found(edited(path, "four"), whole=False) if each.rule.id == "refused")
     assert found.place == ("ClusterServingRuntime tiny", f"spec.engineConfig.{'.'.join(path)}")

@@ -129,7 +129,9 @@ async def test_failing_key_is_retried_with_backoff_and_stops_no_other() -> None:
 
 
 async def test_the_dispatcher_wakes_only_for_a_key_that_is_due_earlier(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Most events concern keys that are dirty already. They do not wake the dispatcher, but an earlier due time does."""
+    """Most events concern keys that are dirty already. Such an event does not wake the dispatcher, but an event with an
+    earlier due time does.
+    """
     q, _ = queue()
     done, looks = list[str](), 0
     pop = Schedule.pop

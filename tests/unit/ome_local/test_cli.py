@@ -37,7 +37,10 @@ def ome(*words: str, path: str | None = None) -> tuple[int, str, str]:
         (("status",), "There is no cluster 'ome': create it with `ome local up --name ome`."),
         (("kubeconfig", "--name", "x"), "There is no cluster 'x': create it with `ome local up --name x`."),
         (("kubectl", "--name", "x", "get", "pods", "--name", "y"), "There is no cluster 'x'"),
-        (("up", "--name", "../x"), "A cluster's name is made of a-z, 0-9 and -, at most 40 of them; '../x' is not."),
+        (
+            ("up", "--name", "../x"),
+            "'../x' is not a valid name of a cluster: write at most 40 of the characters a-z, 0-9 and -.",
+        ),
         (("up", "--accelerator", "h300"), "Unknown accelerator 'h300': use one of a100, b200, cpu, h100, h200."),
         (("up", "--accelerator", "cpu", "--gpus-per-node", "8"), "A machine of kind 'cpu' has no GPUs"),
         (("up", "--kind", "--real-node"), "the nodes of kind are real nodes already: leave out --real-node or --kind."),
@@ -61,7 +64,7 @@ def test_up_kind_without_docker_fails_with_message(home: Path, tmp_path: Path) -
     programs = tmp_path / "bin"
     programs.mkdir()
     assert ome("local", "up", "--kind", path=str(programs))[2].startswith(
-        "--kind needs Docker and kind, and there is no `docker`"
+        "--kind needs Docker and kind, but there is no `docker`"
     )
     for name in ("docker", "kind"):
         (programs / name).write_text("#!/bin/sh\nexit 1\n")

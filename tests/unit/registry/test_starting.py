@@ -71,8 +71,8 @@ def test_restarted_container_begins_without_signs() -> None:
 
 
 def test_engine_is_read_until_its_answers_prove_nothing_new() -> None:
-    """An engine is asked until its leader is ready, unless further answers would prove nothing new. The answers of one that
-    has called itself unhealthy before prove its health.
+    """An engine is asked until its leader is ready, unless further answers would prove nothing new. If an engine has
+    called itself unhealthy before, its answers prove its health.
     """
     assert is_due(seen()) and is_due(seen(None, 503)) and is_due(seen(503, 200)) and is_due(seen(503, 200, 404))
     assert not is_due(seen(None, 200)) and not is_due(seen(404)) and not is_due(StartSigns())

@@ -16,7 +16,7 @@ ALERTS = {alert["alert"]: alert for alert in alerts.alerts()}
 CONDITIONS = {str(one): one for one in vars(DemandReasons).values() if isinstance(one, ReasonRecord)}
 
 QUIET = {
-    Reason.FOLLOWED: "the service has the groups that its demand needs",
+    Reason.FOLLOWED: "the service has at least the groups that its demand needs",
     Reason.RECOMMENDED: "in the mode Recommend, people read `ome scale`; late requests fire OmeFirstTokenSlow",
     Reason.DEMAND_UNMEASURED: "the first load at which requests wait ends it; a long queue fires OmeEngineQueue",
     Reason.DEMAND_FIRST_STEP: "the added groups end it; if they do not become ready, OmeServiceIncomplete fires",

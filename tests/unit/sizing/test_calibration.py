@@ -64,11 +64,14 @@ def test_calibration_row_is_parsed() -> None:
         ({"model": "DeepSeek-V9"}, "No data for the model DeepSeek-V9: the closest known name is DeepSeek-V3."),
         ({"gpu": "h101_sxm"}, "No data for the GPU h101_sxm: the closest known name is h100."),
         ({"precision": "fp7"}, "The precision fp7 is not supported: the closest known name is fp8."),
-        ({"isl": "many"}, "isl is 'many', which is not a number."),
+        ({"isl": "many"}, "isl is 'many', which is not a number: write a number, or leave the cell empty."),
         ({"isl": "0"}, "isl is 0, and must be above 0 and below a billion."),
         ({"osl": "1e30"}, "osl is 1e30, and must be above 0 and below a billion."),
         ({"concurrency": "nan"}, "concurrency is nan, and must be above 0 and below a billion."),
-        ({"concurrency": ""}, "The row has no concurrency, which the model needs to compute a steady state."),
+        (
+            {"concurrency": ""},
+            "The row has no concurrency, from which the model computes a steady state: fill in the concurrency.",
+        ),
         (
             {"decode": "all of them"},
             "The layout 'all of them' cannot be parsed: write it as 4x(tp8 dp1 etp1 ep8) b16 or 1xDEP32.",
@@ -78,7 +81,7 @@ def test_calibration_row_is_parsed() -> None:
             "The layout '1x(tp8 dp1 etp1 ep4)' distributes experts over 4 GPUs but attention over 8: use the same number "
             "for both.",
         ),
-        ({"d_gpus": "9"}, "decode 1x(tp8 dp1 etp8 ep1) b4 has 8 GPUs, but d_gpus is 9."),
+        ({"d_gpus": "9"}, "decode 1x(tp8 dp1 etp8 ep1) b4 has 8 GPUs, but d_gpus is 9: correct one of the two."),
         ({"prefill": "", "decode": ""}, "The row has no layout: fill in the layout of prefill or of decode."),
         ({"engine": ""}, "The row has no engine."),
         ({"engine": "slgang"}, "No data for the engine slgang: the closest known name is sglang."),

@@ -134,7 +134,7 @@ def refused(*words: object) -> str:
         ((*K2, "--workload", "1k/1k", "--ttft", "2h"), "'2h' has the unknown unit h: the units are s, ms, m, min."),
         ((*K2, "--workload", "0/10"), "A length of 0 tokens is out of range"),
         ((*K2, "--workload", "1000000000/10"), "A length of 1,000,000,000 tokens is out of range"),
-        ((*K2, "--workload", "300k/10"), "300,010 tokens in and out together exceed the context length of"),
+        ((*K2, "--workload", "300k/10"), "300,010 tokens of prompt and answer together exceed the context length of"),
         ((*K2, "--workload", "1k"), "The workload '1k' is not IN/OUT"),
         ((*K2, "--workload", "1k/1k", "--nodes", 400), "400 nodes are more than the 384 experts of Kimi-K2-Instruct"),
         ((*K2[:3], "h100", *H200[2:], "--nodes", 1), "than is available. The smallest change that fits: --nodes 2."),
@@ -160,7 +160,7 @@ def refused(*words: object) -> str:
         ((*K2, "--workload", "1k/1k", "--tpot", 0), "--tpot is 0: write a number above 0."),
         ((*K2, "--workload", "1k/1k", "--ttft", "soon"), "'soon' is not a time for --ttft: write a number such as 2000."),
         ((*K2, "--workload", "1k/1k", "--nodes", 4, "--plot", "/nowhere/x.png"), "pass a name that ends in .svg."),
-        ((*K2, "--workload", "1k/1k", "--by", "tpot"), "--by orders several GPUs: pass several to --hardware."),
+        ((*K2, "--workload", "1k/1k", "--by", "tpot"), "--by sorts several GPUs: pass several GPUs to --hardware, or leave"),
         (("validate", "/nowhere.csv"), "/nowhere.csv cannot be read: No such file or directory."),
         (("validate", ROOT / "README.md"), "lacks the columns"),
     ],
@@ -196,7 +196,7 @@ def test_a_model_of_an_unknown_family_gets_a_rough_speed(tmp_path: Path) -> None
     file, index = tmp_path / "config.json", tmp_path / "model.safetensors.index.json"
     file.write_text(json.dumps(UNKNOWN))
     asked = ("--model", file, "--hardware", "b200", "--nodes", 1, "--workload", "1k/1k")
-    assert "are not known. Its weight files, or their model.safetensors.index.json, next to" in refused(*asked)
+    assert "are not known. Put the weight files, or their model.safetensors.index.json, next to" in refused(*asked)
     index.write_text(json.dumps({"metadata": {"total_size": 420 * 10**9}, "weight_map": {}}))
     text = run(*asked).stdout
     assert "error: not known" in text and "so the figures are rough, at the rates of the data sheet" in text
@@ -297,7 +297,9 @@ def test_own_calibration_rows_change_the_plan(tmp_path: Path) -> None:
         assert abs(after / each.tpot - 1) < 0.5 * abs(before / each.tpot - 1)
     rows[0]["isl"] = "many"
     own.write_text(file(*rows))
-    assert "own_8: isl is 'many', which is not a number." in refused(*place, "--calibration", own)
+    assert "own_8: isl is 'many', which is not a number: write a number, or leave the cell empty." in refused(
+        *place, "--calibration", own
+    )
 
 
 def test_validate_command_reports_calibration(tmp_path: Path) -> None:

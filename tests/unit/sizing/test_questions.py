@@ -171,7 +171,7 @@ def test_plan_accepts_the_model_and_precision_names_of_other_commands() -> None:
 
 
 def test_model_may_be_named_by_its_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The name of a directory beside the caller stands for the known model of this name."""
+    """If a directory next to the caller has the name of a known model, the name stands for the model."""
     place = tmp_path / "Kimi-K2-Instruct"
     place.mkdir()
     (place / "config.json").write_text(json.dumps({**configs.QWEN3_30B, "_name_or_path": "a\nb"}))
@@ -198,7 +198,7 @@ def test_precision_suffix_of_a_model_name_is_used() -> None:
 
 
 def test_model_weights_are_those_of_its_recipe() -> None:
-    """Reported: `ome plan --model Kimi-K2-Thinking` planned FP8 weights, and the published weights are INT4."""
+    """Reported: `ome plan --model Kimi-K2-Thinking` planned FP8 weights, although the published weights are INT4."""
     for model in bookshelf().models.values():
         if model.format != "gguf":
             planned = shape(model.name).known.weights

@@ -104,8 +104,8 @@ def _(bed: Bed) -> Iterator[None]:
 
 @fault("OmeWatchSilent")
 def _(bed: Bed) -> Iterator[None]:
-    """The API server accepts watches, but no events arrive, as behind a proxy that buffers responses. This also holds for
-    watches that are opened later.
+    """The API server accepts watches, but no events arrive, as behind a proxy that buffers responses. No events arrive on
+    watches that are opened later, either.
     """
     proxy = proxied(bed)
     with proxy.holding():

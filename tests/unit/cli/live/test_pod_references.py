@@ -65,7 +65,7 @@ async def test_missing_reference_is_reported_for_an_edit_of_a_serving_service() 
     api.answers["get_metadata"] = ABSENT
     source = {"secretKeyRef": {"name": "token", "key": "hub"}}
     told = await sentence(api, runner={"env": [{"name": "TOKEN", "valueFrom": source}]})
-    assert "nothing serves meanwhile" in told and told.endswith(f". But Secret token {SAID}")
+    assert "answers no requests meanwhile" in told and told.endswith(f". But Secret token {SAID}")
 
 
 def test_references_are_found_in_every_part_of_a_pod() -> None:

@@ -66,7 +66,10 @@ async def test_finding_of_a_rank_is_reported() -> None:
     ("fares", "words"),
     [
         (ended("n", message='{"preflight":1,"failed":"the image has no python3"}'), "the image has no python3"),
-        (ended("n", message='{"preflight": 1, "findings": [{"check": "a'), "the message of the check was truncated"),
+        (
+            ended("n", message='{"preflight": 1, "findings": [{"check": "a'),
+            "the message of the check was truncated",
+        ),
         (ended("n", message="\x00\x1b[2J" * 3000), "the check ended with code 0 and the message"),
         (ended("n", message="", code=137), "the check ended with code 137"),
         (
@@ -279,7 +282,6 @@ async def test_failed_removal_is_reported_with_a_command() -> None:
     (told,) = await looked(api, made(decoder=False), said=said)
     assert told.startswith("2 ranks"), "the findings are reported nevertheless"
     assert said == [
-        'some objects of the check may not have been deleted (cannot delete resource "pods"). Their pods end by themselves. '
-        "To delete them:  "
-        "kubectl delete service,pod -n team -l ome.io/preflight-run=abcd1234"
+        'some objects of the check may not have been deleted (cannot delete resource "pods"). Their pods end without '
+        "action. To delete the objects:  kubectl delete service,pod -n team -l ome.io/preflight-run=abcd1234"
     ]

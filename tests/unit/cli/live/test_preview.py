@@ -138,7 +138,7 @@ async def test_diff_of_an_interrupting_edit_names_an_uninterrupted_strategy() ->
     nodes, and the other two are free, so a second copy fits.
     """
     told = await edit(live(NODES))
-    assert "restarts, so nothing serves meanwhile" in told
+    assert "restarts, so the service answers no requests meanwhile" in told
     assert told.endswith(f". 2 {FREE}")
     recreate = {"rollout": {"recreate": {}}}
     assert (await edit(live(NODES, **recreate), **recreate)).endswith(f". 2 {FREE}")
@@ -161,7 +161,7 @@ QUOTA = {"metadata": {"name": "gpus"}, "status": {"hard": {"requests.nvidia.com/
 )
 async def test_diff_names_no_strategy_without_capacity_for_a_second_copy(api: FakeApi) -> None:
     told = await edit(api)
-    assert "nothing serves meanwhile" in told and "blueGreen" not in told
+    assert "answers no requests meanwhile" in told and "blueGreen" not in told
 
 
 @pytest.mark.parametrize("rollout", [{"blueGreen": {}}, {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}])
@@ -173,7 +173,7 @@ async def test_diff_names_no_strategy_if_nothing_is_interrupted(rollout: dict[st
 async def test_diff_names_no_strategy_for_queued_pods() -> None:
     labels = {"labels": {"kueue.x-k8s.io/queue-name": "q"}}
     told = await edit(live(NODES, engine=labels), engine={**labels, "runner": {"env": [{"name": "A", "value": "b"}]}})
-    assert "nothing serves meanwhile" in told and FREE not in told
+    assert "answers no requests meanwhile" in told and FREE not in told
 
 
 REFUSED = Forbidden('pods "svc-engine-0" is forbidden: violates PodSecurity "restricted:latest": hostPath volumes')
@@ -205,7 +205,7 @@ def empty(nodes: Any, strangers: Any = (), quotas: Any = (), pods: Any = None) -
         (
             empty(NODES, quotas=FULL),
             {},
-            "ResourceQuota gpus: the new revision needs 16 requests.nvidia.com/gpu, and 8 would be available",
+            "ResourceQuota gpus has too little left: the new revision needs 16 requests.nvidia.com/gpu, but only 8 would be ",
         ),
         (empty(NODES, pods=REFUSED), {}, 'violates PodSecurity "restricted:latest"'),
     ],
@@ -273,7 +273,7 @@ async def test_diff_of_a_return_to_the_running_revision_restarts_nothing() -> No
     (found,) = (await preview(held(**HELD), [service()])).services
     assert found.before == found.after and not found.restarts and not found.changes
     assert found.sentence.startswith(
-        f"revision {found.after} runs already, so no GPU pod restarts; the rollout of revision "
+        f"revision {found.after} is running already, so no GPU pod restarts; the rollout of revision "
     )
     assert found.sentence.endswith(", which has not begun, is dropped")
 
@@ -297,8 +297,8 @@ async def test_diff_of_a_refused_edit_restarts_nothing(monkeypatch: pytest.Monke
     """
     monkeypatch.setattr(sys.modules[__name__], "RUNTIME", sglang())
     (found,) = (await preview(live(NODES), [sglang("--tp-sized=2")])).services
-    assert found.before == found.after and not found.restarts and "nothing serves meanwhile" not in found.sentence
-    start = f"the operator would refuse this edit, so nothing rolls out and revision {found.after} stays: "
+    assert found.before == found.after and not found.restarts and "answers no requests meanwhile" not in found.sentence
+    start = f"the operator would refuse this edit, so nothing is rolled out and revision {found.after} stays: "
     assert found.sentence.startswith(start) and "--tp-sized" in found.sentence and "blueGreen" not in found.sentence
     (accepted,) = (await preview(live(NODES), [sglang(judged.GOOD)])).services
     assert accepted.restarts and "refuse" not in accepted.sentence

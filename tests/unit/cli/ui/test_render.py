@@ -48,7 +48,9 @@ def test_values_are_escaped_by_every_template() -> None:
 
 
 def test_no_width_depends_on_the_position_of_a_column() -> None:
-    """Widths belong to the class of a column, which its header and its cells have, so another column moves none of them."""
+    """Widths belong to the class of a column, which its header and its cells have, so the widths stay right when a column
+    is added or removed.
+    """
     css = Path(views.__file__).with_name("static").joinpath("ui.css").read_text()
     assert "nth-child" not in css
     sized = set(re.findall(r"\.(services|nodes) th\.([\w-]+) \{ width", css))

@@ -57,7 +57,9 @@ async def test_a_new_service_is_reconciled_again_only_if_its_pods_are_missing(ex
 
 
 async def test_a_service_without_statefulsets_is_reconciled_soon() -> None:
-    """Its StatefulSets may wait for nodes, and nothing else would report that they may be created now."""
+    """A service without StatefulSets is reconciled again soon. Its StatefulSets may wait for nodes, and no event reports
+    that they may be created.
+    """
     handler, queue = makers.cluster({"kind": "InferenceService", **makers.BODY}), makers.queue()
     settings, core = Settings(child_delay=0.0), Core(sync=lambda *_: Plan(apply=(apply("Service"),)))
     await makers.services(handler, FakeApi(), queue, core, settings=settings).reconcile(SERVICE)
@@ -65,7 +67,9 @@ async def test_a_service_without_statefulsets_is_reconciled_soon() -> None:
 
 
 async def test_nothing_is_kept_about_a_service_that_was_checked() -> None:
-    """Services with new names may come and go for as long as the operator runs."""
+    """The operator keeps nothing about a service that it has checked, because services with new names may come and go for
+    as long as the operator runs.
+    """
     checks = FirstPods(makers.cluster().cache, Memories(), lambda _: None, 0.0)
     task = asyncio.create_task(checks.run())
     checks.expect(SERVICE, ServiceMemory())

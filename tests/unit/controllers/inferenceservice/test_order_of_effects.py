@@ -43,7 +43,9 @@ async def test_statefulset_is_not_created_if_its_revision_was_just_deleted() -> 
 
 
 async def test_statefulset_is_not_created_from_a_revision_of_another_owner() -> None:
-    """A revision of this name and hash belongs to a former service, with which the garbage collector removes it."""
+    """No StatefulSet is created from a revision of another owner. Such a revision belongs to a deleted service of the
+    same name, and the garbage collector removes it together with what was created from it.
+    """
     former = manifest("ControllerRevision")
     former["metadata"] |= {"uid": "x", "resourceVersion": "4", "ownerReferences": [{**makers.OWNER, "uid": "former"}]}
     api, cluster = FakeApi({"apply ControllerRevision": former, "get": former}), makers.cluster()

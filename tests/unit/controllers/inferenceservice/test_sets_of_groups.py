@@ -189,7 +189,9 @@ async def test_active_guard_prevents_all_writes() -> None:
 
 
 async def test_debug_copy_of_a_pod_does_not_activate_a_guard() -> None:
-    """`kubectl debug --copy-to` with `--keep-labels` makes a pod with the labels of a pod of the service."""
+    """A copy of a pod for debugging does not activate a guard. `kubectl debug --copy-to` with `--keep-labels` gives the
+    copy the labels of a pod of the service.
+    """
     names, execution = await applied(answers(list_objects=[COPY]), Plan(apply=pairs(guard=ALONE)))
     assert len(names) == 6 and not execution.result.requeue_after
 

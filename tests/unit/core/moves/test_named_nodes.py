@@ -163,7 +163,9 @@ def test_group_that_left_without_replacement_returns_when_exclusion_ends(size: i
 
 @pytest.mark.parametrize("spare", [0, 1])
 def test_a_replacement_never_uses_the_node_that_its_group_leaves(spare: int) -> None:
-    """The role needs no more nodes because of the move, so the rule for groups that fit on no others does not apply."""
+    """A replacement never uses the node that its group leaves. The role needs no more nodes because of the move, so the
+    rule for groups that fit on no other nodes does not apply.
+    """
     fleet = serving(replace(ONE, decoders=2), spare=spare)
     gone, until = named(fleet), fleet.world.now + TIMEOUT
     stays = {pod.uid for pod in fleet.world.pods.values() if pod.node == gone}
@@ -175,7 +177,9 @@ def test_a_replacement_never_uses_the_node_that_its_group_leaves(spare: int) -> 
 
 
 def test_a_group_that_loses_its_node_uses_a_named_node_if_there_is_no_other() -> None:
-    """The group has moved away from the named node. Its new node is deleted, which is not the move's doing."""
+    """A group that loses its node uses a named node if there is no other node. The group has moved away from the named
+    node, and then its new node is deleted for a reason that has nothing to do with the move.
+    """
     fleet = serving(ONE, spare=1)
     gone = named(fleet)
     until = fleet.world.now + TIMEOUT
@@ -186,7 +190,9 @@ def test_a_group_that_loses_its_node_uses_a_named_node_if_there_is_no_other() ->
 
 
 def test_named_nodes_are_used_before_nodes_that_may_be_bad() -> None:
-    """A group is added, and fits only on a named node or on an avoided one."""
+    """Named nodes are used before nodes that may be bad. In this test a group is added that fits only on a named node or
+    on an avoided node.
+    """
     fleet = serving(ONE, spare=2)
     gone = named(fleet)
     fleet.until("moved", lambda: not fleet.moves() and gone not in fleet.nodes_of(keys.DECODER), whole=True)

@@ -173,7 +173,9 @@ def test_whether_a_group_waits_for_the_move_of_another(phase: Phase, other: str)
 
 
 def test_of_two_groups_without_replacement_the_leaving_one_continues() -> None:
-    """Of two groups that leave without replacements, the one that leaves already is not overtaken."""
+    """If two groups leave without replacements, the group that leaves already continues, and the other group does not
+    leave before it.
+    """
     for phase, member in ((Phase.LEAVING, "0"), (Phase.STAYING, "0")):
         groups = role(causes={"0": URGENT, "1": URGENT})
         found = advance(move(phase, 9, alone=phase is Phase.LEAVING), groups, POLICY, ROLLOUT, NOW)

@@ -13,9 +13,9 @@ from tests.support.demanded import Demanded, spec, told
 
 SCALE = ("RoleScale", "svc-decoder")
 BOTH = (
-    "{0} and the class Demand both scale decoder: a number that {0} writes into RoleScale svc-decoder applies instead of "
-    "the demand. Keep one of them: `kubectl delete {1} -n team` and then `ome scale svc -n team --resume`, or write "
-    "External into spec.decoder.autoscaler.class"
+    "{0} and the class Demand both scale decoder: a number that {0} writes into RoleScale svc-decoder replaces the number "
+    "of the class Demand. To keep the class Demand, `kubectl delete {1} -n team` and then `ome scale svc -n team --resume`. "
+    "To keep {0}, write External into spec.decoder.autoscaler.class"
 )
 KEDA = {"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "name": "load", "controller": True}
 DEPLOYMENT = {"kind": "Deployment", "metadata": {"name": "svc-router-1"}}
@@ -46,8 +46,8 @@ def test_an_autoscaler_without_a_target_scales_nothing(broken: dict[str, Any]) -
         ),
         (
             body({"kind": "Deployment", "name": "svc-router-1"}),
-            "HorizontalPodAutoscaler mine scales Deployment svc-router-1, whose number of pods the operator sets, so each "
-            "of them overwrites the number of the other: `kubectl delete hpa mine -n team`, and scale the service with "
+            "HorizontalPodAutoscaler mine scales Deployment svc-router-1, whose number of pods the operator sets, too, "
+            "so the two overwrite each other's number: `kubectl delete hpa mine -n team`, and scale the service with "
             "its RoleScales (docs/scaling.md)",
         ),
         (body({"kind": "RoleScale", "name": "svc-engine"}), ""),
@@ -101,12 +101,17 @@ def test_autoscaler_that_conflicts_with_class_demand_is_reported() -> None:
     world.decide(30)
     assert world.decoders() == 3 and told(world) == ("False", "ScaledByHand")
     advice, follows = watched(world, mine)
-    assert "both scale decoder" in advice and "was set by hand" not in advice, "`--resume` alone would not help"
+    assert "both scale decoder" in advice and "has set RoleScale svc-decoder by hand" not in advice, (
+        "`--resume` alone would not help"
+    )
     assert follows == (
         "the number of decoder was set in the RoleScale by HorizontalPodAutoscaler mine, and applies instead of the demand"
     )
     advice, follows = watched(world)
-    assert "was set by hand" in advice and "the number of decoder was set by hand in the RoleScale" in follows
+    assert (
+        "has set RoleScale svc-decoder by hand" in advice
+        and "the number of decoder was set by hand in the RoleScale" in follows
+    )
 
 
 @pytest.mark.parametrize("decoder", [spec("Apply", role={"autoscaler": {"class": "External"}}), spec("Recommend")])

@@ -32,7 +32,9 @@ def test_child_of_statefulset_has_identity_and_replicas() -> None:
 
 
 def test_equal_texts_of_several_objects_are_one_object() -> None:
-    """A fleet has tens of thousands of objects with the same namespace, service and labels."""
+    """Equal texts of several objects are one object in memory, because a fleet has tens of thousands of objects with the
+    same namespace, service and labels.
+    """
     one, other = (child("StatefulSet", metadata={"labels": {keys.SERVICE: "".join(("ki", "mi"))}}) for _ in range(2))
     assert one.labels[keys.SERVICE] is other.labels[keys.SERVICE]
     body = {"metadata": {"namespace": "".join(("n", "s")), "labels": {keys.SERVICE: "".join(("ki", "mi"))}}}

@@ -85,7 +85,9 @@ def test_no_leader_is_recycled_if_many_services_fall_silent_together(
 
 
 def test_operator_recycles_no_silent_leader_within_a_minute_of_its_start() -> None:
-    assert hold_reason([{NOW}], JUST_STARTED - 1) == "the operator has been asking the routers for less than 60 s"
+    assert (
+        hold_reason([{NOW}], JUST_STARTED - 1) == "the operator has been requesting the routers' reports for less than 60 s"
+    )
     assert not hold_reason([{NOW}], JUST_STARTED)
 
 

@@ -156,8 +156,8 @@ def test_promise_ends_after_default_timeout_although_attempt_continues() -> None
 
 
 def test_earlier_gang_is_not_delayed_by_a_gang_started_without_admission() -> None:
-    """A gang that came first is not delayed by a gang that began without admission because of its PriorityClass, when the
-    pods of the latter turn out to have no higher priority.
+    """A gang that came first is not delayed by a gang that began without admission because of its PriorityClass, if the
+    pods of that gang turn out to have no higher priority.
     """
     new = tries(4, NOW - 5)
     assert granted(new, wait("team-b/b", 1, first=NOW - 9), free=4) == {"team-b/b"}

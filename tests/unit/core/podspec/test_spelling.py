@@ -123,7 +123,7 @@ def test_misplaced_field_is_reported_with_its_correct_place(place: str) -> None:
 
 
 def test_field_unknown_to_the_api_server_is_not_suggested_for_itself() -> None:
-    """A field that is right, but unknown to the API server, is not replaced by itself."""
+    """A field that is right, but that the API server does not know, is not proposed as its own replacement."""
     service = parts.service(engine={"hostUsers": False})
     assert translate_errors(refusal(".hostUsers"), service, RUNTIME) == (
         "spec.engine.hostUsers is not a field of a pod in the Kubernetes version of this cluster: upgrade the cluster, or "

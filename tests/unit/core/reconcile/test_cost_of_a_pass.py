@@ -49,7 +49,9 @@ def steps(groups: int) -> int:
 
 
 def test_cost_of_a_reconciliation_is_linear_in_groups() -> None:
-    """A comparison of each group with each other group would make the second hundred groups dearer than the first."""
+    """A comparison of each group with each other group would make the second hundred groups more expensive than the first
+    hundred.
+    """
     few, more, most = (steps(groups) for groups in (10, 110, 210))
     assert most - more < 1.1 * (more - few)
 

@@ -102,7 +102,7 @@ def test_manually_written_role_scale_is_followed_until_resume() -> None:
     assert world.service.status["scaling"]["applied"] == {"decoder": 4}, "before the next decision"
     world.decide(30)
     assert world.decoders() == 4 and told(world) == ("False", "ScaledByHand")
-    assert "`ome scale svc -n team --resume` lets it follow the demand again" in world.condition("Advice")["message"]
+    assert "`ome scale svc -n team --resume` lets the number follow the demand again" in world.condition("Advice")["message"]
     world.rate = QUIET
     world.decide(1800)
     assert world.decoders() == 4

@@ -116,7 +116,7 @@ OTHER = (
     "The demand needs more prefill groups than the service has (1), and prefill is not scaled with the demand: add groups, "
     "or write Demand into spec.engine.autoscaler.class. "
 )
-FED = "Decode gets no more groups than prefill can feed. "
+FED = "The number of decode groups is limited to those that the prefill groups can keep busy. "
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_condition_names_the_resume_command_for_a_manually_set_role() -> None:
     world.write_scale(2)
     world.rate = BUSY * 3
     world.decide(30)
-    says = f"{MORE}this number was written into its RoleScale: run `ome scale SERVICE --resume`."
+    says = f"{MORE}somebody has set this number in its RoleScale: run `ome scale SERVICE --resume`."
     assert told(world) == ("False", "ScaledByHand") and f"Held (Maximum): {says}" in shown(world)
 
 

@@ -114,7 +114,7 @@ def test_deleted_objects_are_recreated_without_the_runtime() -> None:
 
 
 def test_group_with_deleted_leader_statefulset_is_recreated_from_the_revision() -> None:
-    """A group without its leader's StatefulSet gets another number if pods of it still terminate, else the same number."""
+    """A group without its leader's StatefulSet gets another number only if pods of the group still terminate."""
     shape = Shape(size=2)
     world = settled(shape)
     world.edit(deps=shape.deps(runtime=False))

@@ -115,7 +115,7 @@ def test_t8_service_cannot_claim_a_host_of_another_namespace(how: Exposure, note
     assert made(how, **notes) == []
     given = {f"ome.io/ingress-{name.replace('_', '-')}": value for name, value in notes.items()}
     (said,) = exposure.advice(OWNER, how, given)
-    assert "an administrator can permit its domain in exposure.domains" in said or "no domain is known" in said
+    assert "ask an administrator to permit its domain in exposure.domains" in said or "its domain is not known" in said
 
 
 def test_t8_forbidden_host_is_omitted_and_others_are_kept() -> None:

@@ -62,7 +62,7 @@ def test_advice_about_different_queues_of_leader_and_workers() -> None:
 def test_advice_about_a_queue_label_that_reaches_no_pod() -> None:
     (sentence,) = said(labels=QUEUE)
     assert sentence == (
-        f"the label {keys.KUEUE_LABEL} of the InferenceService has no effect: write it into spec.engine.labels and "
+        f"the label {keys.KUEUE_LABEL} of the InferenceService has no effect: write this label into spec.engine.labels and "
         "spec.decoder.labels"
     )
     assert said(labels=QUEUE, **BOTH) == []
@@ -71,4 +71,4 @@ def test_advice_about_a_queue_label_that_reaches_no_pod() -> None:
 @pytest.mark.parametrize(("groups", "pods"), [((2, 1), 6), ((1, 3), 8), ((0, 1), 2)])
 def test_advice_about_a_wrong_user_defined_pod_group_size(groups: tuple[int, int], pods: int) -> None:
     (sentence,) = said(groups, engine=OWN, decoder=OWN)
-    assert f"of pod group mine is 4, and the service has {pods} of its pods" in sentence
+    assert f"of pod group mine is 4, but the service has {pods} of its pods" in sentence

@@ -55,7 +55,7 @@ ADVICE: list[tuple[str, dict[str, Any], str]] = [
     ("engine", {"min_available": 1}, "allows no eviction"),
     ("engine", {"high": 3, "scale_metric": "rps", "scaler": "hpa"}, "so no HorizontalPodAutoscaler is created"),
     ("engine", {"high": 3, "scale_metric": "cpu", "scaler": "hpa"}, ""),
-    ("engine", {"high": 3, "scaler": "hpa"}, "names no metric, so its HorizontalPodAutoscaler reads cpu"),
+    ("engine", {"high": 3, "scaler": "hpa"}, "names no metric, so its HorizontalPodAutoscaler reads the CPU usage"),
     ("engine", {"high": 3, "scaler": "hpa", "hpa": {"metrics": [{"type": "Pods"}]}}, ""),
     ("engine", {"low": 0, "high": 3, "scale_metric": "cpu", "scaler": "hpa"}, "cannot scale up from zero"),
     ("engine", {"high": 3}, ""),  # by hand (docs/scaling.md)
@@ -66,7 +66,7 @@ ADVICE: list[tuple[str, dict[str, Any], str]] = [
     (
         "router",
         {"high": 3, "scaler": "hpa", "scale_metric": "cpu", "waits": True},
-        "the autoscaler of spec.router had no effect in earlier versions of the operator: it is created with the next edit",
+        "the autoscaler of spec.router had no effect in earlier versions of the operator. The operator creates it",
     ),
     ("router", {}, ""),
 ]

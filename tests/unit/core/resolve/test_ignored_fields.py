@@ -16,7 +16,7 @@ def test_fields_without_effect_are_reported() -> None:
     runtime = parts.runtime(engineConfig={"topologySpread": "Required"}, decoderConfig={"topologySpread": "Required"})
     assert in_service(written, runtime, False) == (
         "spec.deploymentMode has no effect: the value is derived from the components and their workers",
-        "spec.engine.containerConcurrency has no effect: the engine's own arguments limit its requests",
+        "spec.engine.containerConcurrency has no effect: the arguments of the engine limit its requests",
         "spec.engine.topologySpread has no effect",
         "spec.engine.topologySpreadKey has no effect",
         "spec.engine.lifecycle.readyPolicy has no effect",
@@ -62,7 +62,7 @@ def test_labels_set_by_the_operator_are_reported() -> None:
         (ignored_field_messages(runtime), ("decoderConfig",)),
     ):
         assert found == tuple(
-            f"label {name} of spec.{place} has no effect: the operator sets it on its pods"
+            f"label {name} of spec.{place} has no effect: the operator sets this value on its pods"
             for place in places
             for name in sorted(LABELS_OF_OPERATOR)
         )

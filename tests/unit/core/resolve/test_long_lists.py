@@ -154,7 +154,9 @@ def test_missing_classes_are_recomputed_only_for_other_classes() -> None:
 
 @pytest.mark.parametrize("of", ["a" * 126 + "b" * 126 + "c", "nvidia-h1200-480gb", "ab" * 126])
 def test_a_similar_name_is_found_quickly_among_many(of: str) -> None:
-    """The names of objects of tenants are compared, of which there may be any number, with 253 characters each."""
+    """Names of objects of tenants are compared in limited time, although there may be any number of names with 253
+    characters each.
+    """
     among = names(10_000, of)
     start = time.process_time()
     most_similar(of, among)

@@ -73,7 +73,7 @@ def test_status_counts_nodes_with_the_pulled_image() -> None:
     assert (status, reason) == ("False", "PullingImages")
     assert message == (
         f"revision {revision} waits for its images: 1 of 8 images are on the nodes of the serving groups; the rollout "
-        "begins when the others are there, at the latest after 600 s"
+        "begins when the other images are there, at the latest after 600 s"
     )
     assert plan.status["components"]["engine"]["rolloutHold"]["gate"] == "PullingImages"
     assert plan.pulls == LIMIT and plan.requeue_after is not None and plan.requeue_after <= 30
@@ -88,7 +88,9 @@ def test_failed_image_pull_holds_the_rollout_until_the_timeout() -> None:
     world.answer = lambda _: LOST
     world.run(3)
     revision = world.service.status["revision"][-8:]
-    assert f"3 Jobs could not pull an image of revision {revision}, whose rollout does not wait for it: " in advice(world)
+    assert f"3 Jobs could not pull an image of revision {revision}, and the rollout does not wait for the image: " in advice(
+        world
+    )
     assert f"(kubectl describe job {world.jobs()[0].key[1]} -n team)" in advice(world)
     world.settle()
     assert world.condition("RolledOut")["status"] == "True" and "could not pull" not in advice(world)

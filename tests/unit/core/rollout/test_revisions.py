@@ -72,7 +72,7 @@ def test_pinned_revision_is_used_even_if_the_current_model_is_missing() -> None:
     world.settle()
     assert world.service.status["revision"] == pinned.pin
     assert world.condition("Ready")["status"] == "True"
-    assert "the service is pinned to it by spec.rollout.revision" in world.condition("RolledOut")["message"]
+    assert "spec.rollout.revision pins the service to it" in world.condition("RolledOut")["message"]
     assert {one.labels["ome.io/revision"] for one in world.pods.values()} == {pinned.pin}
     assert {("ControllerRevision", old), ("ControllerRevision", new)} <= world.children.keys()
 

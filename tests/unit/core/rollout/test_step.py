@@ -113,7 +113,7 @@ def test_groups_are_not_recreated_while_a_check_is_pending() -> None:
 
 
 def test_group_that_moves_is_not_replaced_twice_during_a_check() -> None:
-    """Two groups exist of the one that is desired, because one of them leaves its node. One of them is kept: if two were
+    """Two groups exist although one is desired, because one of them leaves its node. One of them is kept: if two were
     kept, a third group would be created next to the one that leaves.
     """
     seen = {"old": {"engine": GroupCounts(2, (True, True), 2)}}

@@ -342,7 +342,9 @@ def test_model_without_facts_gets_one_message_with_all_missing_fields() -> None:
 @pytest.mark.parametrize("ours", [None, "none", "None"])
 @pytest.mark.parametrize("theirs", [None, "none", "NONE"])
 def test_missing_quantization_equals_none(ours: str | None, theirs: str | None) -> None:
-    """No quantization is equal to `none`, in runtimes and in models. Reported: two that have none did not fit."""
+    """No quantization is equal to `none`, in runtimes and in models. Reported: a runtime and a model without quantization
+    did not fit.
+    """
     spec = {name: value for name, value in MODEL.items() if name != "quantization"}
     model = parts.model(**spec, **({"quantization": ours} if ours else {}))
     assert chosen(parts.deps(model, candidate("one", quantization=theirs)))[CHOSEN]["name"] == "one"

@@ -21,14 +21,14 @@ NOW = datetime(2026, 1, 1)
 
 
 def short(repo: str = "kimi-ai/Kimi-K2-Chat", **spec: Any) -> SglangModel:
-    """Return a ClusterBaseModel of sglang.ai, by default that of the shorter text in docs/seeds.md."""
+    """Return a ClusterBaseModel of sglang.ai, by default the object of the shorter text in docs/seeds.md."""
     body = {"source": {"huggingface": {"repo": repo}}, **spec}
     metadata = {"name": "kimi-k2-chat", "uid": "u", "generation": 3}
     return parts.ensure_valid(SglangModel.parse({"kind": "ClusterBaseModel", "metadata": metadata, "spec": body}))
 
 
 def serving(runtime: str | None = "sglang") -> Serving:
-    """Return a Serving of sglang.ai, by default that of the shorter text in docs/seeds.md."""
+    """Return a Serving of sglang.ai, by default the object of the shorter text in docs/seeds.md."""
     spec = {"baseModel": "kimi-k2-chat"} | ({"runtime": runtime} if runtime else {})
     metadata = {"name": "kimi-k2-chat", "namespace": "team", "uid": "u", "generation": 3}
     return parts.ensure_valid(Serving.parse({"kind": "Serving", "metadata": metadata, "spec": spec}))
@@ -136,7 +136,7 @@ def test_default_status_nobody_has_written_is_not_copied() -> None:
 )
 def test_messages_about_a_serving_name_only_fields_of_a_serving(message: str, said: str) -> None:
     """Messages about a Serving name only fields that a Serving has. Previously, a message advised to write
-    spec.runtime.name, which is not one.
+    spec.runtime.name, which is not a field of a Serving.
     """
     found = mirrored_status(
         serving(),

@@ -46,8 +46,8 @@ def test_every_reason_and_condition_is_tested() -> None:
 
 
 def test_only_reasons_that_need_an_edit_are_stalled() -> None:
-    """Only a reason that nothing but an edit of the object can resolve is Stalled. A new reason is InProgress, unless its
-    author has decided that Helm and Flux may roll back because of it.
+    """A reason is Stalled only if nothing but an edit of the object can resolve it. A new reason is InProgress, unless
+    its author has decided that Helm and Flux may roll back because of it.
     """
     assert {word for word, record in REASONS.items() if record.kstatus is Kstatus.FAILED} == {
         "InvalidSpec", "ModelNotNamed", "RuntimeNotNamed", "NoEngine", "RevisionNotFound", "RolledBack", "Empty",

@@ -112,4 +112,4 @@ def test_revision_made_without_agents_asks_for_the_manual_label() -> None:
     identity = weights(parts.model("hf://test/tiny")).identity(False)
     deps = change_deps(having(), model_agent=True, holders={})
     remedy = availability([identity], [(1, 1)], deps).remedy
-    assert remedy.endswith(f"NODE {TINY}=Ready. The revision was made without model agents and keeps its storage")
+    assert remedy.endswith(f"NODE {TINY}=Ready. The revision was made without model agents, so its storage does not change")

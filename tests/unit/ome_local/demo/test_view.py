@@ -120,7 +120,9 @@ def test_view_ends_at_time_limit_or_when_operator_ends(capsys: pytest.CaptureFix
 
 @pytest.mark.parametrize("ended", [True, False])
 def test_late_service_can_be_awaited_again_with_a_longer_limit(ended: bool) -> None:
-    """A busy machine needs more than the limit. If the operator ended, waiting is useless, so the command is left out."""
+    """If the demo has reached its limit, the message names a command that waits for longer, because a busy machine needs
+    more time. If the operator has ended, waiting is useless, so the command is left out.
+    """
     cluster = SimpleNamespace(name="mine", process=lambda _: None if ended else object())
     told = services._trouble(cast("Cluster", cluster), services.TINY, view(service()), 180.0)
     assert ("demo --name mine --timeout 540" in told) is not ended

@@ -311,8 +311,8 @@ class TestDebian:
         assert f"--build-arg BASE=localhost/debian-pulled:{self.ONE} " in asked[-1]
 
     def test_release_is_built_only_from_the_published_base_image(self, asked: list[str], tmp_path: Path) -> None:
-        """A release is only built from the published base image. A locally built one with the same contents is not used
-        either.
+        """A release is only built from the published base image. A base image that was built locally with the same
+        contents is not used.
         """
         self.built(tmp_path, self.ONE)
         with pytest.raises(

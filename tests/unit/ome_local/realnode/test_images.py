@@ -59,5 +59,7 @@ def test_file_that_is_no_image_archive_is_named(node: RealNode, tmp_path: Path, 
 
     monkeypatch.setattr(images, "_ctr", ctr)
     (file := tmp_path / "model.yaml").write_text("kind: ClusterBaseModel\n")
-    with pytest.raises(UserError, match=r"model\.yaml is no complete archive of images .*: name a file that `docker save`"):
+    with pytest.raises(
+        UserError, match=r"model\.yaml is not a complete archive of images .*: name a file that `docker save`"
+    ):
         images.load(node, file)
