@@ -205,7 +205,7 @@ def empty(nodes: Any, strangers: Any = (), quotas: Any = (), pods: Any = None) -
         (
             empty(NODES, quotas=FULL),
             {},
-            "ResourceQuota gpus has too little left: the new revision needs 16 requests.nvidia.com/gpu, but only 8 would be ",
+            "ResourceQuota gpus has too little left: the new revision needs 16 requests.nvidia.com/gpu, but only 8 would ",
         ),
         (empty(NODES, pods=REFUSED), {}, 'violates PodSecurity "restricted:latest"'),
     ],
