@@ -32,12 +32,11 @@ NVIDIA = "nvidia.com/gpu"
 SMALL = {"cpu": "100m", "memory": "128Mi"}
 """Requests and limits of the sidecar. They are equal, so that the pod keeps the QoS class Guaranteed."""
 _IDENTITY = ("runAsUser", "runAsGroup", "runAsNonRoot", "seLinuxOptions", "appArmorProfile", "seccompProfile")
-"""Fields of the engine's securityContext that the other containers of the pod copy, because all of them read and write
-the same files."""
+"""Fields of the engine's securityContext that its other containers copy, because they read and write the same files."""
 _RESTRICTED = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "readOnlyRootFilesystem": True}
 _DIGEST = re.compile(r".+@sha256:[0-9a-f]{64}")
 _FOR_ADDRESS = frozenset({"POD_NAME", "LWS_GROUP_INDEX", LEADER_ADDRESS})
-"""Names of the variables that form the address of the leader."""
+"""Variables that the address of the leader consists of."""
 
 
 def read(value: Any) -> str:
@@ -80,23 +79,21 @@ def _why_not(pod: Manifest, variables: Collection[str]) -> str:
     main = pod["containers"][0]
     engine = server(main)
     if engine is None or not engine.caches:
-        return "the operator does not know where this engine stores its compiled code: only SGLang is supported"
+        return "it is not known where this engine keeps what it compiles: only SGLang is supported"
     if not _DIGEST.fullmatch(str(main.get("image", ""))):
-        return f"image {main.get('image')} has no digest, so its content may change: write NAME@sha256:DIGEST"
+        return f"image {main.get('image')} has no digest, so it may change: write NAME@sha256:DIGEST"
     words, named = " ".join(parts(main)), {variable["name"] for variable in main.get("env") or ()}
     for name in engine.caches:
         if re.search(rf"\b{name}=", words) or name in named or name in variables:  # a command may read the variable
-            return f"the engine's variable {name} is set already: remove it"
+            return f"{name} is set already: remove the variable"
     if other := [name for name in quantity.resource_maximums(main) if name.endswith("/gpu") and name != NVIDIA]:
-        return f"the driver of {other[0]} cannot be identified: only pods with NVIDIA GPUs, or without GPUs, are supported"
+        return f"the driver of {other[0]} cannot be identified: only NVIDIA GPUs and CPUs are supported"
     if (main.get("lifecycle") or {}).get("postStart"):
-        return (
-            "the engine's container already has the hook lifecycle.postStart, which the compile cache needs: remove the hook"
-        )
+        return "the container has the hook lifecycle.postStart, which the cache needs: remove it"
     if taken := {OWN_VOLUME, AGENT_VOLUME} & {volume["name"] for volume in pod.get("volumes") or ()}:
-        return f"the pod has a volume {min(taken)}, a name that the compile cache needs: rename the volume"
+        return f"the pod has a volume {min(taken)}: rename it"
     if any(mount["mountPath"].rstrip("/") == FOLDER for mount in main.get("volumeMounts") or ()):
-        return f"the container mounts a volume at {FOLDER}, where the compile cache is mounted: mount the volume elsewhere"
+        return f"the container mounts a volume at {FOLDER}: mount it elsewhere"
     return ""
 
 

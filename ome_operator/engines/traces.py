@@ -25,17 +25,14 @@ def trace_obstacle(container: Mapping[str, Any], annotations: Mapping[str, str])
         return ""
     program = _program(container)
     if program not in _TITLES:
-        return "the container starts no known SGLang program"
+        return "its container starts no known SGLang program"
     by_hand = f"add {SWITCH} and {ENDPOINT} to its arguments"
     takes = servers.takes_flags if program == ENGINE else routers.takes_flags
     if not takes(container):
         return f"a shell starts it: {by_hand}"
     version = images.version(str(container.get("image", "")), annotations, program)
     if not version:
-        return (
-            f"the image does not state the version of the engine: annotate the component with {keys.ENGINE_VERSION}, or "
-            f"{by_hand}"
-        )
+        return f"its image does not state its version: annotate the component with {keys.ENGINE_VERSION}, or {by_hand}"
     known = flags.packaged_versions().accepts_flags(program, version, (SWITCH, ENDPOINT))
     title = f"{_TITLES[program]} {version}"
     if known is None:

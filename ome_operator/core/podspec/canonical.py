@@ -65,7 +65,7 @@ def _unique(items: list[Any], parts: tuple[str, ...], field: str, dropped: list[
             key = number
         if key in seen:
             what = "/".join(str(part) for part in key if part is not None) if isinstance(key, tuple) else key
-            dropped.append(f"{field} contains {what} twice, and the last value is used: remove one of the two")
+            dropped.append(f"{field} {what} is set twice: the last value is used")
             del seen[key]
         seen[key] = item
     return list(seen.values())

@@ -41,7 +41,4 @@ def advice(template: Manifest) -> tuple[str, ...]:
     mounts = [mount for box in template["spec"]["containers"] for mount in box.get("volumeMounts") or ()]
     if not requested or any(mount["name"] == requested for mount in mounts):
         return ()
-    return (
-        f"annotation {keys.SSH_KEYS} names the volume {requested!r}, which no container mounts: add the volume to "
-        "volumeMounts of a container",
-    )
+    return (f"annotation {keys.SSH_KEYS}: no container mounts the volume {requested!r}: add it to volumeMounts",)

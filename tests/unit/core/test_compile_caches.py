@@ -159,7 +159,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a hook of its own": (
         {"lifecycle": {"postStart": {"exec": {"command": ["true"]}}}},
-        "the engine's container already has the hook lifecycle.postStart",
+        "the container has the hook lifecycle.postStart",
     ),
     "other GPUs": ({"resources": {"limits": {"amd.com/gpu": "8"}}}, "the driver of amd.com/gpu cannot be identified"),
 }
@@ -188,7 +188,7 @@ def test_cache_variable_of_the_accelerator_class_prevents_the_cache() -> None:
 
 def test_volume_with_the_same_name_prevents_the_cache() -> None:
     _, (sentence,) = rendered(inputs(volumes=[{"name": "ome-compile-cache", "emptyDir": {}}]))
-    assert "the pod has a volume ome-compile-cache, a name that the compile cache needs: rename the volume" in sentence
+    assert "the pod has a volume ome-compile-cache: rename it" in sentence
 
 
 def test_agents_without_cache_support_prevent_the_cache() -> None:

@@ -43,13 +43,10 @@ def test_supported_containers_can_get_trace_arguments(container: dict[str, Any])
         (box("lmsysorg/sglang:v0.4.9.post2"), "SGLang 0.4.9.post2 does not support --enable-trace"),
         (box("lmsysorg/sglang:v0.5.1"), "not known whether SGLang 0.5.1 supports"),
         (box("lmsysorg/sglang:v0.99.0"), "not known whether SGLang 0.99.0 supports"),
-        (box("own:1"), "does not state the version of the engine: annotate the component with ome.io/engine-version"),
+        (box("own:1"), "does not state its version: annotate the component with ome.io/engine-version"),
         (box("lmsysorg/sglang-router:v0.2.1", []), "not known whether sglang-router 0.2.1 supports"),
-        (
-            box("lmsysorg/sglang:v0.5.23", ["python3", "-m", "sglang_router.launch_router"]),
-            "does not state the version of the engine",
-        ),
-        (box("lmsysorg/sglang:v0.5.23", ["python3", "-m", "smg.launch_router"]), "does not state the version of the engine"),
+        (box("lmsysorg/sglang:v0.5.23", ["python3", "-m", "sglang_router.launch_router"]), "does not state its version"),
+        (box("lmsysorg/sglang:v0.5.23", ["python3", "-m", "smg.launch_router"]), "does not state its version"),
         (box("lightseekorg/smg:1.13.0", ["python3", "-m", "smg.serve"]), "starts no known SGLang program"),
     ],
 )

@@ -50,10 +50,7 @@ def test_last_duplicate_is_used_and_duplicates_are_reported() -> None:
     pod, said = canonical_pod({"env": env, "volumeMounts": mounts})
     assert pod["env"] == [{"name": "B", "value": "1"}, {"name": "A", "value": "2"}]
     assert pod["volumeMounts"] == [{"name": "y", "mountPath": "/m"}]
-    assert said == tuple(
-        f"{what} twice, and the last value is used: remove one of the two"
-        for what in ("env contains A", "volumeMounts contains /m")
-    )
+    assert said == ("env A is set twice: the last value is used", "volumeMounts /m is set twice: the last value is used")
 
 
 def test_last_port_with_a_duplicate_name_is_used_and_unnamed_ports_are_kept() -> None:
@@ -65,4 +62,4 @@ def test_last_port_with_a_duplicate_name_is_used_and_unnamed_ports_are_kept() ->
     ]
     pod, said = canonical_pod({"ports": ports})
     assert [one["containerPort"] for one in pod["ports"]] == [2, 3, 4]
-    assert said == ("ports contains http twice, and the last value is used: remove one of the two",)
+    assert said == ("ports http is set twice: the last value is used",)

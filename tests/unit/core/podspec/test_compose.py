@@ -174,12 +174,10 @@ def test_duplicate_variable_is_reported_with_its_path() -> None:
     twice = {"runner": {"env": [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]}}
     runtime = {"engineConfig": {"runner": {"image": "i", "env": [{"name": "A", "value": "0"}]}}}
     composed = made(runtime, twice)
-    assert composed.dropped == (
-        "spec.engine.runner: env contains A twice, and the last value is used: remove one of the two",
-    )
+    assert composed.dropped == ("spec.engine.runner: env A is set twice: the last value is used",)
     assert composed.leader["containers"][0]["env"] == [{"name": "A", "value": "2"}]
     assert made({"engineConfig": twice}).dropped == (
-        "the runtime's spec.engineConfig.runner: env contains A twice, and the last value is used: remove one of the two",
+        "the runtime's spec.engineConfig.runner: env A is set twice: the last value is used",
     )
 
 
