@@ -203,9 +203,9 @@ def test_a_model_of_an_unknown_family_gets_a_rough_speed(tmp_path: Path) -> None
     index.write_text(json.dumps({"metadata": {"total_size": 42 * 10**12}, "weight_map": {}}))
     assert "does not fit on 1 node" in refused(*asked)
     file.write_text(json.dumps({**UNKNOWN, "num_hidden_layers": 10**9}))
-    assert "1,000,000,000 layers, but at most 1,000 may be: check config.json." in refused(*asked)
+    assert "1,000,000,000 layers, but models of at most 1,000 layers are supported: check config.json." in refused(*asked)
     file.write_text(json.dumps({**UNKNOWN, "num_hidden_layers": 10**9, "model_type": "llama"}))
-    assert "1,000,000,000 layers, but at most 1,000 may be: check config.json." in refused(*asked)
+    assert "1,000,000,000 layers, but models of at most 1,000 layers are supported: check config.json." in refused(*asked)
 
 
 @pytest.mark.parametrize("family", ["llama", "unknown"])
