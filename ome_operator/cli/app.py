@@ -149,7 +149,8 @@ class LazyGroup(TyperGroup):
         line.
         """
         name = args[0]
-        meant = "" if name in commands() else _MEANT.get(name) or most_similar(name, commands())
+        known = name in COMMANDS or name in commands()  # the second reads a file of each installed package
+        meant = "" if known else _MEANT.get(name) or most_similar(name, commands())
         if meant and not ctx.resilient_parsing:
             ctx.fail(f"No such command '{name}'. Did you mean `ome {meant}`?")
         return super().resolve_command(ctx, args)
