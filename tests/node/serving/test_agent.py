@@ -109,7 +109,8 @@ def test_service_starts_with_files_downloaded_by_the_agent(agent: Rig, hub: Hub,
     no label.
     """
     model = yamls.model(MODEL, URI)
-    model["spec"]["storage"] = {"storageUri": URI, "path": str(disk / MODEL), "key": "hub"}
+    where = PLACED["nodeSelector"]  # on all nodes, the revision would wait five minutes for the report of a second agent
+    model["spec"]["storage"] = {"storageUri": URI, "path": str(disk / MODEL), "key": "hub", "nodeSelector": where}
     agent.cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}}, engine())
     try:
         with steps.measure("model applied, until the operator labels the node"):
