@@ -9,7 +9,7 @@ import typer
 
 from ome_local.binaries.versions import KUBERNETES, minor
 from ome_local.spec import ClusterFile, Spec
-from ome_operator.errors import UserError
+from ome_operator.errors import InvalidOption, UserError
 
 EXTRAS = ("prometheus", "kueue", "keda")
 """Optional programs of a cluster, by the names of their fields in Spec."""
@@ -24,9 +24,9 @@ With = Annotated[
 
 
 def extras(named: Collection[str]) -> dict[str, bool]:
-    """Return the fields of Spec that the option `--with` sets. Raises UserError for an unknown program."""
+    """Return the fields of Spec that the option `--with` sets. Raises InvalidOption for an unknown program."""
     if unknown := [word for word in named if word not in EXTRAS]:
-        raise UserError(f"--with {unknown[0]}: there is no such program: use {', '.join(EXTRAS)}.")
+        raise InvalidOption(f"--with {unknown[0]}: there is no such program: use {', '.join(EXTRAS)}.")
     return {name: name in named for name in EXTRAS}
 
 

@@ -7,6 +7,7 @@ Exception
 ├── OmeError                    errors.py: the base of the following classes
 │   ├── UserError               errors.py: a command cannot do what its user asked for
 │   │   ├── QuestionUnanswered          errors.py: a command whose exit code 1 is an answer has no answer
+│   │   ├── InvalidOption       errors.py: an option of a command is invalid
 │   │   ├── Unavailable         ome_local/binaries/releases.py: a program cannot be downloaded or verified
 │   │   └── Cancelled           ome_local/cancel.py: the work of a thread was cancelled
 │   ├── KubeError               kube/errors.py: the API server did not answer with success
@@ -57,6 +58,14 @@ class UserError(OmeError):
     """
 
     exit_code = 1
+
+
+class InvalidOption(UserError):
+    """The error of a command whose option has an invalid value, or whose options exclude each other. The exit code is that
+    of the errors that typer reports, such as a missing argument.
+    """
+
+    exit_code = 2
 
 
 class QuestionUnanswered(UserError):

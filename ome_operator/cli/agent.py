@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from ome_operator.cli.declared import read_values, with_flags
-from ome_operator.errors import UserError
+from ome_operator.errors import InvalidOption, UserError
 from ome_operator.settings.agent import AgentOptions, PeerOptions
 from ome_operator.settings.option import build_settings_object, options
 from ome_operator.storage.addresses import Network
@@ -40,7 +40,7 @@ def agent(**given: Any) -> None:
 
 
 def _settings(chosen: AgentOptions) -> "AgentSettings":
-    """Return the settings of an agent that downloads from hubs only, not from other agents. Raises UserError for an
+    """Return the settings of an agent that downloads from hubs only, not from other agents. Raises InvalidOption for an
     invalid grant (permission of a namespace to use a Secret) or network.
     """
     from ome_operator.agent.download import Limits
@@ -86,34 +86,34 @@ def _among_peers(settings: "AgentSettings", chosen: PeerOptions) -> "tuple[Agent
 
 
 def _network(given: str) -> Network:
-    """Return the network that the text names, such as 203.0.113.0/24. Raises UserError if the text is not a network."""
+    """Return the network that the text names, such as 203.0.113.0/24. Raises InvalidOption if the text is not a network."""
     try:
         return ipaddress.ip_network(given)
     except ValueError as error:
-        raise UserError(f"--refused-address {given}: {error}. Write a network such as 203.0.113.0/24.") from error
+        raise InvalidOption(f"--refused-address {given}: {error}. Write a network such as 203.0.113.0/24.") from error
 
 
 def _roots(given: list[str]) -> tuple[str, ...]:
-    """Create the directories below which agents may write, and return their paths. Raises UserError if a path is not
+    """Create the directories below which agents may write, and return their paths. Raises InvalidOption if a path is not
     permitted or cannot be created.
     """
     return tuple(dict.fromkeys(map(_root, given)))
 
 
 def _root(given: str) -> str:
-    """Create a directory below which agents may write, and return its path. Raises UserError if the path is not permitted
-    or cannot be created.
+    """Create a directory below which agents may write, and return its path. Raises InvalidOption if the path is not
+    permitted or cannot be created.
     """
     from ome_operator.agent.store import HIDDEN
     from ome_operator.core.weights.mount import NAMESPACES
 
     path = Path(given)
     if not path.is_absolute() or {"..", HIDDEN, NAMESPACES} & set(path.parts):
-        raise UserError(f"--root {given}: write an absolute path without the components .., {HIDDEN} and {NAMESPACES}.")
+        raise InvalidOption(f"--root {given}: write an absolute path without the components .., {HIDDEN} and {NAMESPACES}.")
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(f"--root {given}: the directory cannot be created: {error.strerror}.") from error
+        raise InvalidOption(f"--root {given}: the directory cannot be created: {error.strerror}.") from error
     return str(path)
 
 
@@ -121,11 +121,11 @@ def _token(path: Path) -> str:
     try:
         token = path.read_text().strip()
     except OSError as error:
-        raise UserError(
+        raise InvalidOption(
             f"--peer-token {path}: {error.strerror}. Write the token that all agents share to this file."
         ) from error
     if not token:
-        raise UserError(f"--peer-token {path} is empty. Write the token that all agents share to this file.")
+        raise InvalidOption(f"--peer-token {path} is empty. Write the token that all agents share to this file.")
     return token
 
 
@@ -150,4 +150,4 @@ async def _run(settings: "AgentSettings", chosen: AgentOptions, server: "PeerSer
         except NoConnection as error:
             raise UserError(f"no connection to a cluster: {error}. Name another file with --kubeconfig.") from error
         except health.PortTaken as error:
-            raise UserError(f"{error}. Choose another port with --port.") from error
+            raise UserError(f"{error}. Choose another port with --port, or another address with --address.") from error

@@ -6,11 +6,11 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from ome_operator.errors import UserError
+from ome_operator.errors import InvalidOption, UserError
 
 app = typer.Typer(
     epilog="Example: ome benchmark report --help", no_args_is_help=True, add_completion=False, rich_markup_mode=None
@@ -29,7 +29,7 @@ def prepare(plan: _Plan, work: _Work = WORK, secrets: _Secrets = SECRETS) -> Non
     from ome_operator.benchmark_pod import steps
 
     with _naming("spec.dataset.storageUri"):
-        steps.prepare(json.loads(plan), work, secrets)
+        steps.prepare(_parse_plan(plan), work, secrets)
 
 
 @app.command(epilog="Example: OME_BENCHMARK=$(cat plan.json) ome benchmark report --work /tmp/work --message /tmp/summary")
@@ -43,10 +43,23 @@ def report(
     from ome_operator.benchmark_pod import steps
 
     with _naming("spec.outputLocation"):
-        good = steps.report(json.loads(plan), work, secrets, message)
+        good = steps.report(_parse_plan(plan), work, secrets, message)
     if not good:
         typer.echo("Some requests failed. The summary states their number and the first error.", err=True)
         raise typer.Exit(1)
+
+
+def _parse_plan(text: str) -> dict[str, Any]:
+    """Return the plan of the benchmark. Raises InvalidOption if the text is not a JSON object."""
+    try:
+        plan = json.loads(text)
+    except ValueError as error:
+        raise InvalidOption(
+            f"--plan is not JSON ({error}): copy the variable OME_BENCHMARK of the benchmark's pod."
+        ) from error
+    if not isinstance(plan, dict):
+        raise InvalidOption("--plan is not a JSON object: copy the variable OME_BENCHMARK of the benchmark's pod.")
+    return plan
 
 
 @contextmanager

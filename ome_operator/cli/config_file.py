@@ -15,19 +15,18 @@ from typing import Any
 import yaml
 
 from ome_operator.cli.file_errors import why_unreadable
-from ome_operator.errors import UserError
+from ome_operator.errors import InvalidOption
 from ome_operator.settings.option import Declared, Form
 from ome_operator.util import kubeyaml
 
 _MOST = 2**20
 """Maximum number of characters in a file. A file that sets every option has less than ten thousand."""
-_LARGEST = 2**53
 
 
 def read_config_file(path: Path, options: Mapping[str, Declared]) -> dict[str, Any]:
     """Return the values of the file by key, in the form in which the flags accept them.
 
-    `options` maps the key of every option to its declaration. Raises UserError for an invalid file; the message names the
+    `options` maps the key of every option to its declaration. Raises InvalidOption for an invalid file; the message names the
     file, the key and the fix.
     """
     text = _text(path)
@@ -35,13 +34,13 @@ def read_config_file(path: Path, options: Mapping[str, Declared]) -> dict[str, A
         found = kubeyaml.document(text)
         twice = _twice(text)
     except yaml.YAMLError as error:
-        raise UserError(f"{path} cannot be read as YAML: {error}") from error
+        raise InvalidOption(f"{path} cannot be read as YAML: {error}") from error
     if found is None:
         return {}
     if not isinstance(found, dict):
-        raise UserError(f"{path} is {_shown(found)}: write a map of options, such as gang-timeout: 60.")
+        raise InvalidOption(f"{path} is {_shown(found)}: write a map of options, such as gang-timeout: 60.")
     if twice:
-        raise UserError(f"{path}: {twice} is written more than once: keep one of them.")
+        raise InvalidOption(f"{path}: {twice} is written more than once: keep one of them.")
     return {key: _value(f"{path}: {key}", _known(path, key, options), value) for key, value in found.items()}
 
 
@@ -50,11 +49,11 @@ def _text(path: Path) -> str:
         with path.open(encoding="utf-8") as file:
             text = file.read(_MOST + 1)
     except (OSError, ValueError) as error:
-        raise UserError(
+        raise InvalidOption(
             f"--config {path} cannot be read: {why_unreadable(error)}. Correct the path, or make the file readable."
         ) from error
     if len(text) > _MOST:
-        raise UserError(f"{path} has more than {_MOST} characters: write only options of `ome operator` there.")
+        raise InvalidOption(f"{path} has more than {_MOST} characters: write only options of `ome operator` there.")
     return text
 
 
@@ -72,20 +71,20 @@ def _known(path: Path, key: Any, options: Mapping[str, Declared]) -> Declared:
         return declared
     word = str(key).strip("-").replace("_", "-").lower()
     if (positive := word.removeprefix("no-")) in options and positive != word:
-        raise UserError(f"{path}: {key} is not an option: write {positive}: false.")
+        raise InvalidOption(f"{path}: {key} is not an option: write {positive}: false.")
     close = difflib.get_close_matches(word, list(options), n=1)
     fix = f"write {close[0]}" if close else "`ome operator --help` lists all options; write them without the dashes"
-    raise UserError(f"{path}: {str(key)[:60]} is not an option: {fix}.")
+    raise InvalidOption(f"{path}: {str(key)[:60]} is not an option: {fix}.")
 
 
 def _value(where: str, declared: Declared, value: Any) -> Any:
-    """Return a value of the file in the form in which the flag accepts it. Raises UserError if the value has a wrong type or
-    is out of bounds.
+    """Return a value of the file in the form in which the flag accepts it. Raises InvalidOption if the value has a wrong
+    type or is out of bounds.
     """
     if declared.form is Form.STEPS and isinstance(value, list) and all(_is_text(item) or _is_whole(item) for item in value):
         return ",".join(map(str, value))
     if not _fits(declared, value):
-        raise UserError(f"{where} is {_shown(value)}: {declared.fix}")
+        raise InvalidOption(f"{where} is {_shown(value)}: {declared.fix}")
     return value
 
 
@@ -98,10 +97,8 @@ def _fits(declared: Declared, value: Any) -> bool:
         case Form.LIST:
             return isinstance(value, list) and all(map(_is_text, value))
         case Form.WHOLE | Form.NUMBER:
-            if not _is_whole(value) and not (declared.form is Form.NUMBER and isinstance(value, float)):
-                return False
-            least = -_LARGEST if option.ge is None else option.ge
-            return bool(least <= value <= (_LARGEST if option.le is None else option.le))
+            is_number = _is_whole(value) or (declared.form is Form.NUMBER and isinstance(value, float))
+            return is_number and declared.permits(value)
         case _:
             return _is_text(value) and (not option.choices or declared.chosen(value) is not None)
 

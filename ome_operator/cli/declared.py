@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from ome_operator.errors import UserError
+from ome_operator.errors import InvalidOption
 from ome_operator.settings.option import Declared, Form
 
 Where = Callable[[Declared], str]
@@ -64,7 +64,7 @@ def read_values(
     """Return a map from the path of a field to its value, for the options that are set.
 
     `given` maps the parameter name of each option to the value of its flag, or to None if the option is not set. Raises
-    UserError for an invalid value.
+    InvalidOption for an invalid value.
     """
     return {
         declared.path: _read(declared, given[declared.parameter], readers, where(declared))
@@ -74,20 +74,22 @@ def read_values(
 
 
 def _read(declared: Declared, value: Any, readers: Readers, where: str) -> Any:
-    """Return the value of an option's field, converted from `value` of its flag. Raises UserError for an invalid value; the
-    message starts with `where` and contains the fix.
+    """Return the value of an option's field, converted from `value` of its flag. Raises InvalidOption for an invalid value;
+    the message starts with `where` and contains the fix.
     """
     option = declared.option
     if option.choices:
         value, written = declared.chosen(value), value
         if value is None:
-            raise UserError(f"{where}={written}: {declared.fix}")
+            raise InvalidOption(f"{where}={written}: {declared.fix}")
+    if declared.form in (Form.WHOLE, Form.NUMBER) and not declared.permits(value):
+        raise InvalidOption(f"{where}={value}: {declared.fix}")
     for text in (value if declared.form is Form.LIST else [value]) if option.pattern else ():
         if not re.fullmatch(option.pattern, text):
-            raise UserError(f"{where}={text}: {declared.fix}")
+            raise InvalidOption(f"{where}={text}: {declared.fix}")
     if reader := readers.get(declared.path[-1]):
         try:
             return reader(value)
         except ValueError as error:
-            raise UserError(f"{where}: {error}") from error
+            raise InvalidOption(f"{where}: {error}") from error
     return declared.collection(dict.fromkeys(value)) if declared.form is Form.LIST else value

@@ -25,7 +25,7 @@ from ome_operator.cli.connect import (
     retry_on_conflict,
 )
 from ome_operator.cli.output import print_result
-from ome_operator.errors import UserError
+from ome_operator.errors import InvalidOption, UserError
 from ome_operator.settings import Settings
 
 if TYPE_CHECKING:
@@ -135,12 +135,14 @@ def _either(service: str, every: bool, namespace: str, of: str) -> None:
     if bool(service) is every:
         raise UserError("Name a SERVICE, or use --all.")
     if of and not every:
-        raise UserError(
+        raise InvalidOption(
             "--operator-class can be used only with --all, because the label of a SERVICE states its class: leave out "
             "--operator-class."
         )
     if every and namespace:
-        raise UserError("--all selects every service of the operator in all namespaces: leave out -n, or name a SERVICE.")
+        raise InvalidOption(
+            "--all selects every service of the operator in all namespaces: leave out -n, or name a SERVICE."
+        )
 
 
 def _lease_of(of: str) -> str:

@@ -15,7 +15,7 @@ import yaml
 
 from ome_operator import quantity
 from ome_operator.cli.connect import Context, Kubeconfig, on_cluster
-from ome_operator.errors import UserError
+from ome_operator.errors import InvalidOption, UserError
 
 if TYPE_CHECKING:
     from ome_operator.kube.client import Client
@@ -75,23 +75,23 @@ def kubeconfig(
 
 
 def parse_account(written: str) -> tuple[str, str]:
-    """Return the namespace and the name of an account from the text NAMESPACE/NAME. Raises UserError if the text has
+    """Return the namespace and the name of an account from the text NAMESPACE/NAME. Raises InvalidOption if the text has
     another form.
     """
     found = re.fullmatch(f"({_PART})/({_PART})", written)
     if found is None:
-        raise UserError(f"--serviceaccount={written}: write NAMESPACE/NAME, such as ome/ome-operator.")
+        raise InvalidOption(f"--serviceaccount={written}: write NAMESPACE/NAME, such as ome/ome-operator.")
     namespace, _, name = written.partition("/")
     return namespace, name
 
 
 def parse_lifetime(written: str) -> timedelta:
-    """Return the lifetime of a token from a text such as 24h. Raises UserError if the text is invalid or the lifetime is
+    """Return the lifetime of a token from a text such as 24h. Raises InvalidOption if the text is invalid or the lifetime is
     shorter than SHORTEST.
     """
     found = timedelta(seconds=quantity.seconds(written)) if _SPAN.fullmatch(written) else None
     if found is None or found < SHORTEST:
-        raise UserError(f"--duration={written}: write 10m or longer, such as 24h.")
+        raise InvalidOption(f"--duration={written}: write 10m or longer, such as 24h.")
     return found
 
 
@@ -108,10 +108,10 @@ def build_kubeconfig(cluster: Mapping[str, Any], user: str, token: str) -> dict[
 
 
 def replaceable(file: Path, user: str) -> None:
-    """Raise UserError if the file exists and contains anything other than a kubeconfig of the account `user`."""
+    """Raise InvalidOption if the file exists and contains anything other than a kubeconfig of the account `user`."""
     if not file.exists():
         if not file.parent.is_dir():
-            raise UserError(f"--output={file}: the folder {file.parent} does not exist: create it.")
+            raise InvalidOption(f"--output={file}: the folder {file.parent} does not exist: create it.")
         return
     try:
         found = yaml.safe_load(file.read_text())
@@ -119,7 +119,7 @@ def replaceable(file: Path, user: str) -> None:
     except (OSError, ValueError, yaml.YAMLError, TypeError, KeyError):
         users = []
     if users != [user]:
-        raise UserError(
+        raise InvalidOption(
             f"--output={file}: this file exists and contains more than a kubeconfig of {user}: name another file."
         )
 
@@ -138,7 +138,7 @@ def write_private_file(file: Path, text: str) -> None:
             Path(name).unlink(missing_ok=True)
             raise
     except OSError as error:
-        raise UserError(f"--output={file}: {error.strerror}.") from error
+        raise InvalidOption(f"--output={file}: {error.strerror}.") from error
 
 
 def describe_token(file: Path | None, server: str, namespace: str, name: str, until: datetime, asked: timedelta) -> str:

@@ -237,7 +237,11 @@ def files_in(paths: Iterable[Path]) -> Iterator[Path]:
     for path in paths:
         if path.is_dir():
             found = (entry for suffix in ("yaml", "yml", "json") for entry in path.rglob(f"*.{suffix}"))
-            yield from sorted(entry for entry in found if entry.is_file())
+            try:
+                files = sorted(entry for entry in found if entry.is_file())
+            except OSError as error:  # for example of a process below /proc that has ended
+                raise QuestionUnanswered(f"{error.filename or path} cannot be read: {why_unreadable(error)}") from error
+            yield from files
         else:
             yield path
 

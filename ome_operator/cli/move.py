@@ -9,7 +9,7 @@ import typer
 from ome_operator import keys, quantity
 from ome_operator.cli.completing import services
 from ome_operator.cli.connect import Context, Kubeconfig, Namespace, get_service, on_cluster, patch_read, retry_on_conflict
-from ome_operator.errors import UserError
+from ome_operator.errors import InvalidOption, UserError
 
 if TYPE_CHECKING:
     from ome_operator.kube.client import Client, Manifest
@@ -45,7 +45,7 @@ def move(
     the progress.
     """
     if group and now:
-        raise UserError("--now moves a node: name the NODE and leave out GROUP, or leave out --now.")
+        raise InvalidOption("--now moves a node: name the NODE and leave out GROUP, or leave out --now.")
     if namespace and not group:
         raise UserError(
             "-n belongs to SERVICE GROUP; nodes have no namespace: leave out -n, or name a GROUP such as decode/2."

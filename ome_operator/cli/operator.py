@@ -18,7 +18,7 @@ from ome_operator.cli import config_file
 from ome_operator.cli.declared import Readers, Where, read_values, with_flags
 from ome_operator.cli.options import parse_roots
 from ome_operator.core.waves.terms import parse_waves, read_bake
-from ome_operator.errors import UserError
+from ome_operator.errors import InvalidOption, UserError
 from ome_operator.kube.connection import NoConnection, pod_namespace
 from ome_operator.machinery.health import PortTaken
 from ome_operator.settings import Settings
@@ -75,7 +75,9 @@ def operator(ctx: typer.Context, config: Annotated[Path | None, _CONFIG] = None,
     except NoConnection as error:
         raise UserError(f"no connection to a cluster: {error}. Pass another file with --kubeconfig.") from error
     except PortTaken as error:
-        raise UserError(f"{error}. Choose other ports with --health-port and --metrics-port.") from error
+        raise UserError(
+            f"{error}. Choose other ports with --health-port and --metrics-port, or another --address."
+        ) from error
 
 
 def _valid(parse: Callable[[str], Any]) -> Callable[[str], Any]:
@@ -94,7 +96,7 @@ _READERS: Readers = {"waves": _valid(parse_waves), "bake": _valid(read_bake), "a
 
 def build_settings(given: Mapping[str, Any], where: Where) -> Settings:
     """Return the settings for the values of the flags. `given` maps the parameter name of each option to its value, or to
-    None if the option is not set. Raises UserError for an invalid value or combination.
+    None if the option is not set. Raises InvalidOption for an invalid value or combination.
     """
     values = read_values(_OPTIONS, given, _READERS, where)
     usual = _MINE if given["kubeconfig"] is not None else {}
@@ -109,17 +111,17 @@ def build_settings(given: Mapping[str, Any], where: Where) -> Settings:
 
 
 def _check_together(settings: Settings, where: Mapping[str, str]) -> None:
-    """Raise UserError if an option requires another option that is not set, or if the list of well-known models is
+    """Raise InvalidOption if an option requires another option that is not set, or if the list of well-known models is
     invalid.
     """
     policy, exposure = settings.policy, settings.policy.exposure
     if not policy.sees_cluster and not settings.watch_namespaces:
         negated = "--no-cluster-wide-kinds" if where["sees_cluster"] == _FLAGS["sees_cluster"] else where["sees_cluster"]
-        raise UserError(f"{negated} requires --watch-namespace: name the namespaces in which the operator works.")
+        raise InvalidOption(f"{negated} requires --watch-namespace: name the namespaces in which the operator works.")
     if exposure.kind == "HTTPRoute" and not all(exposure.gateway.partition("/")):
-        raise UserError(f"{where['kind']}=HTTPRoute needs --gateway=NAMESPACE/NAME.")
+        raise InvalidOption(f"{where['kind']}=HTTPRoute needs --gateway=NAMESPACE/NAME.")
     if isinstance(found := well_known.load_selected(settings.well_known_models), Invalid):
-        raise UserError(f"{where['well_known_models']}: {found.why}")
+        raise InvalidOption(f"{where['well_known_models']}: {found.why}")
 
 
 def missing_image_features(sidecar_image: str, tools_image: str) -> list[str]:

@@ -39,7 +39,7 @@ def registry(**given: Any) -> None:
     try:
         asyncio.run(run(settings))
     except PortTaken as error:
-        raise UserError(f"{error}. Choose another port with --port.") from error
+        raise UserError(f"{error}. Choose another port with --port, or another address with --address.") from error
 
 
 def _roles(given: list[str]) -> tuple[RoleSpec, ...]:

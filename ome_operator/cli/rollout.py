@@ -21,7 +21,7 @@ from ome_operator.cli.connect import (
     resolve_service,
 )
 from ome_operator.cli.output import print_result
-from ome_operator.errors import UserError
+from ome_operator.errors import InvalidOption, UserError
 from ome_operator.util import columns
 from ome_operator.util.visible import make_visible
 
@@ -94,7 +94,7 @@ def undo(
     from ome_operator.describe.history import undo_target
 
     if to and off:
-        raise UserError("--to pins the service and --off removes the pin: use only one of them.")
+        raise InvalidOption("--to pins the service and --off removes the pin: use only one of them.")
 
     async def attempt(client: "Client") -> tuple[ServiceRevisions, str]:
         found = await _find(client, namespace, service)

@@ -10,7 +10,7 @@ from ome_operator import keys
 from ome_operator.cli.completing import OptionalService
 from ome_operator.cli.connect import Context, Kubeconfig, Namespace, get_service, on_cluster, patch_read, retry_on_conflict
 from ome_operator.cli.output import Output, emit, print_result
-from ome_operator.errors import UserError
+from ome_operator.errors import InvalidOption, UserError
 
 if TYPE_CHECKING:
     from ome_operator.describe.scaling import ScalingView
@@ -64,14 +64,14 @@ def scale(
     """
     if simulate:
         if service or resume or undo:
-            raise UserError("--simulate needs no cluster: leave out SERVICE, --undo and --resume.")
+            raise InvalidOption("--simulate needs no cluster: leave out SERVICE, --undo and --resume.")
         if output is not None:
-            raise UserError("--simulate prints text only: leave out --output.")
+            raise InvalidOption("--simulate prints text only: leave out --output.")
         _simulate(simulate, oracle, plot)
         return
     for given, option in ((oracle, "--oracle"), (plot is not None, "--plot")):
         if given:
-            raise UserError(f"{option} is for simulations only: add --simulate, or leave out {option}.")
+            raise InvalidOption(f"{option} is for simulations only: add --simulate, or leave out {option}.")
     if not service:
         raise UserError("name a SERVICE, or simulate a load with --simulate, such as `ome scale --simulate steps`.")
 
@@ -87,7 +87,7 @@ def scale(
         )
 
     if undo and resume:
-        raise UserError("--undo keeps a previous size, and --resume ends this: use only one of them.")
+        raise InvalidOption("--undo keeps a previous size, and --resume ends this: use only one of them.")
     if undo or resume:
         for line in on_cluster(kubeconfig, context, change):
             print_result(line)
@@ -186,9 +186,9 @@ def _simulate(simulate: str, oracle: bool, plot: Path | None) -> None:
     from ome_operator.simulation.traces import trace_by_name
 
     if plot is not None and not oracle:
-        raise UserError("--plot also draws the oracle: add --oracle.")
+        raise InvalidOption("--plot also draws the oracle: add --oracle.")
     if plot is not None and (plot.is_dir() or not plot.parent.is_dir()):
-        raise UserError(f"--plot={plot}: write the name of a file in a folder that exists.")
+        raise InvalidOption(f"--plot={plot}: write the name of a file in a folder that exists.")
     trace = trace_by_name(simulate)
     print_result(trace.title)
     if not oracle:
@@ -209,7 +209,7 @@ def _simulate(simulate: str, oracle: bool, plot: Path | None) -> None:
         try:
             plot.write_text(svg_text(found), encoding="utf-8")
         except OSError as error:
-            raise UserError(f"--plot={plot}: {error.strerror}.") from error
+            raise InvalidOption(f"--plot={plot}: {error.strerror}.") from error
 
 
 def _say(name: str, result: "SimulationResult") -> None:

@@ -142,7 +142,15 @@ class RecipeRequest:
         str | None, Option(flag="--model-path", help="Model path in the command; by default the model's repository.")
     ] = None
     """Pods use the directory of the model instead of this path."""
-    host: Annotated[str | None, Option(flag="--host", help="Value of --host in the command.")] = None
+    host: Annotated[
+        str | None,
+        Option(
+            flag="--host",
+            help="Value of --host in the command.",
+            pattern=r"\S+",
+            fix="write an address on which the engine listens, such as 0.0.0.0.",
+        ),
+    ] = None
     port: Annotated[int | None, Option(flag="--port", help="Value of --port in the command.", ge=1, le=65535)] = None
     name: Annotated[str | None, Option(flag="--name", help="Name of the service and of its namespace.")] = None
     """It is also the base of the name of the runtime."""

@@ -9,14 +9,14 @@ from typing import Annotated
 from ome_operator import keys
 from ome_operator.registry.clients import SERVICE_ACCOUNT
 from ome_operator.registry.records import RegistrySettings
-from ome_operator.settings.option import Option
+from ome_operator.settings.option import HIGHEST_PORT, HTTP_URL, HTTP_URL_FIX, LOG_FORMATS, LOG_LEVELS, Option
 
 
 @dataclass(frozen=True, kw_only=True)
 class SidecarSettings:
     """All options of `ome registry`, in the order of its flags. A field without a default is a flag that must be set."""
 
-    router: Annotated[str, Option(flag="--router", help="Address of the router.")]
+    router: Annotated[str, Option(flag="--router", help="Address of the router.", pattern=HTTP_URL, fix=HTTP_URL_FIX)]
     namespace: Annotated[str, Option(flag="--namespace", help="Namespace of the pods.")]
     selector: Annotated[
         str,
@@ -42,24 +42,48 @@ class SidecarSettings:
     worker_key: Annotated[str, Option(flag="--worker-key", help="API key that the router sends to its workers.")] = ""
     """It is "" if the router sends none."""
     router_metrics: Annotated[
-        str, Option(flag="--router-metrics", help="Address of the router's metrics; empty: they are not read.")
+        str,
+        Option(
+            flag="--router-metrics",
+            help="Address of the router's metrics; empty: they are not read.",
+            pattern=f"({HTTP_URL})?",
+            fix=HTTP_URL_FIX,
+        ),
     ] = f"http://127.0.0.1:{keys.ROUTER_METRICS_PORT}/metrics"
     server: Annotated[
-        str, Option(flag="--server", help="Address of the API server; by default that of the cluster this pod runs in.")
+        str,
+        Option(
+            flag="--server",
+            help="Address of the API server; by default that of the cluster this pod runs in.",
+            pattern=f"({HTTP_URL})?",
+            fix="write a URL such as https://10.96.0.1:443.",
+        ),
     ] = ""
     account: Annotated[Path, Option(flag="--account", help="Folder with the files token and ca.crt.")] = SERVICE_ACCOUNT
     """It contains the token of the pod's ServiceAccount."""
     address: Annotated[str, Option(flag="--address", help="Address that the probes listen on; empty: every address.")] = ""
     port: Annotated[
-        int, Option(flag="--port", help="Port of /healthz, /metrics, /summary and /workers; 0: a free port.")
+        int,
+        Option(
+            flag="--port",
+            help="Port of /healthz, /metrics, /summary and /workers; 0: a free port.",
+            ge=0,
+            le=HIGHEST_PORT,
+        ),
     ] = keys.REGISTRY_PORT
     answer_port: Annotated[
         int,
         Option(
-            flag="--answer-port", help="Port on which requests are answered with 503 while no engine runs; 0: a free port."
+            flag="--answer-port",
+            help="Port on which requests are answered with 503 while no engine runs; 0: a free port.",
+            ge=0,
+            le=HIGHEST_PORT,
         ),
     ] = keys.ANSWER_PORT
-    log_format: Annotated[str, Option(flag="--log-format", help="Format of the log: console or json.")] = "json"
+    log_format: Annotated[
+        str, Option(flag="--log-format", help="Format of the log: console or json.", choices=LOG_FORMATS)
+    ] = "json"
     log_level: Annotated[
-        str, Option(flag="--log-level", help="Lowest level that is logged: DEBUG, INFO, WARNING or ERROR.")
+        str,
+        Option(flag="--log-level", help="Lowest level that is logged: DEBUG, INFO, WARNING or ERROR.", choices=LOG_LEVELS),
     ] = "INFO"

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from ome_operator.settings.option import Option
+from ome_operator.settings.option import HIGHEST_PORT, HTTP_URL, LOG_FORMATS, LOG_LEVELS, Option
 
 GRANT_EXAMPLE = '{"name": "hf-token", "hosts": ["huggingface.co"], "namespaces": ["team-a"]}'
 """An example of a value of --secret, for messages."""
@@ -201,7 +201,9 @@ class PeerOptions:
         Path, Option(flag="--peer-token", help="File with the token by which agents authenticate to each other.")
     ] = Path("/etc/ome/peers/token")
     """The chart mounts the Secret `agent.peerTokenSecret` there."""
-    port: Annotated[int, Option(flag="--peer-port", help="Port on which agents serve files to each other.")] = 8082
+    port: Annotated[
+        int, Option(flag="--peer-port", help="Port on which agents serve files to each other.", ge=1, le=HIGHEST_PORT)
+    ] = 8082
     own_address: Annotated[
         str,
         Option(flag="--own-address", help="IP address at which the other agents reach this agent.", env="POD_IP"),
@@ -239,6 +241,8 @@ class AgentOptions:
             help="Address of a mirror of the Hugging Face hub.",
             value="agent.endpoint",
             env="HF_ENDPOINT",
+            pattern=f"({HTTP_URL})?",
+            fix="write a URL such as https://hub.example.org.",
         ),
     ] = ""
     policy: AgentPolicy = _POLICY
@@ -252,14 +256,14 @@ class AgentOptions:
         ),
     ] = None
     address: Annotated[str, Option(flag="--address", help="Address that the probes listen on; empty: every address.")] = ""
-    port: Annotated[int, Option(flag="--port", help="Port of /healthz; 0: a free port.")] = 8081
+    port: Annotated[int, Option(flag="--port", help="Port of /healthz; 0: a free port.", ge=0, le=HIGHEST_PORT)] = 8081
     log_format: Annotated[
         str,
         Option(
             flag="--log-format",
             help="Format of the log: console or json.",
             part_of="operator.logFormat",
-            choices=("console", "json"),
+            choices=LOG_FORMATS,
         ),
     ] = "json"
     """The default is json, because agents run in pods."""
@@ -269,6 +273,6 @@ class AgentOptions:
             flag="--log-level",
             help="Lowest level that is logged: DEBUG, INFO, WARNING or ERROR.",
             part_of="operator.logLevel",
-            choices=("DEBUG", "INFO", "WARNING", "ERROR"),
+            choices=LOG_LEVELS,
         ),
     ] = "INFO"

@@ -23,6 +23,16 @@ class Form(Enum):
     """A string such as `5m`. The field contains the number of seconds."""
 
 
+LOG_FORMATS = ("console", "json")
+LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
+HTTP_URL = r"https?://([^\s/@]+@)?(\[[0-9a-fA-F:.]+\]|[^\s/?#@:\[\]]+)(:[0-9]{1,5})?([/?]\S*)?"
+"""Pattern of the URL of an HTTP server, and of a page of such a server."""
+HTTP_URL_FIX = "write a URL such as http://127.0.0.1:8080."
+HIGHEST_PORT = 65535
+_LARGEST = 2**53
+"""Largest number of an option without a maximum. Below it, each whole number is exact as a JSON number."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Option:
     """Metadata of a setting for the command line, the configuration file, the chart and the documentation.
@@ -116,6 +126,11 @@ class Declared:
     def chosen(self, text: str) -> str | None:
         """Return the choice that is equal to the text without regard to case; None if there is none."""
         return next((choice for choice in self.option.choices if choice.lower() == text.strip().lower()), None)
+
+    def permits(self, number: float) -> bool:
+        """Return whether the number is within the bounds of the option. Neither infinity nor NaN is."""
+        least = -_LARGEST if self.option.ge is None else self.option.ge
+        return bool(least <= number <= (_LARGEST if self.option.le is None else self.option.le))
 
     @property
     def fix(self) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 from ome_operator import keys
-from ome_operator.settings.option import Form, Option
+from ome_operator.settings.option import HIGHEST_PORT, LOG_FORMATS, LOG_LEVELS, Form, Option
 from ome_operator.settings.policy import Policy
 
 _POLICY = Policy()
@@ -108,13 +108,15 @@ class Settings:
     watch_server_timeout: int = 600
     """Seconds after which the API server ends a watch. Load balancers then distribute the reopened watches again."""
     request_timeout: float = 30.0
-    connections: Annotated[int, Option(flag="--connections", help="Maximum number of connections to the API server.")] = 32
+    connections: Annotated[
+        int, Option(flag="--connections", help="Maximum number of connections to the API server.", ge=1)
+    ] = 32
     """More connections do not make the API server faster: it processed 212 applies per second from one process on a small
     machine."""
 
     # --- work -------------------------------------------------------------------------------------------------------
     workers: Annotated[
-        int, Option(flag="--workers", help="Maximum number of services that are reconciled at the same time.")
+        int, Option(flag="--workers", help="Maximum number of services that are reconciled at the same time.", ge=1)
     ] = 10
     """Most workers wait for a status write. With 7 workers the last pod of a service waited for a worker (100 services of
     11 pods, the slowest 2 %: 0.8 s from the last pod to Ready instead of 0.65 s)."""
@@ -284,6 +286,8 @@ class Settings:
         Option(
             flag="--health-port",
             help="Port of /healthz and /readyz; 0: a free port. If unset: 8081, or 18081 if --kubeconfig is set.",
+            ge=0,
+            le=HIGHEST_PORT,
             computed=True,
         ),
     ] = 8081
@@ -292,6 +296,8 @@ class Settings:
         Option(
             flag="--metrics-port",
             help="Port of /metrics; 0: a free port. If unset: 8080, or 18080 if --kubeconfig is set.",
+            ge=0,
+            le=HIGHEST_PORT,
             computed=True,
         ),
     ] = 8080
@@ -325,7 +331,7 @@ class Settings:
             flag="--log-format",
             help="Format of the log: console or json.",
             value="operator.logFormat",
-            choices=("console", "json"),
+            choices=LOG_FORMATS,
             chart_default="json",
         ),
     ] = "console"
@@ -336,7 +342,7 @@ class Settings:
             flag="--log-level",
             help="Minimum level that is logged: DEBUG, INFO, WARNING or ERROR.",
             value="operator.logLevel",
-            choices=("DEBUG", "INFO", "WARNING", "ERROR"),
+            choices=LOG_LEVELS,
         ),
     ] = "INFO"
     stop_grace: float = 10.0

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from ome_operator.errors import UserError
+from ome_operator.errors import InvalidOption
 from ome_operator.settings.agent import GRANT_EXAMPLE
 from ome_operator.storage.addresses import HostRules, Network, host, host_and_port, host_listed, location
 from ome_operator.storage.listing import RequestRefused, is_plain
@@ -60,9 +60,9 @@ class Trust:
 
 
 def parse_grant(text: str) -> SecretGrant:
-    """Parse a grant from the command line. Raises UserError if it is invalid."""
+    """Parse a grant from the command line. Raises InvalidOption if it is invalid."""
     if not text.lstrip().startswith("{"):
-        raise UserError(
+        raise InvalidOption(
             f"--secret {text}: without hosts, the Secret could be sent to every address. Name the hosts, for example "
             f"{GRANT_EXAMPLE}"
         )
@@ -71,7 +71,7 @@ def parse_grant(text: str) -> SecretGrant:
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(map(str, first["loc"])) or "the value"
-        raise UserError(f"--secret {text}: {field}: {first['msg']}. Example: {GRANT_EXAMPLE}") from error
+        raise InvalidOption(f"--secret {text}: {field}: {first['msg']}. Example: {GRANT_EXAMPLE}") from error
 
 
 class ModelGrant(NamedTuple):

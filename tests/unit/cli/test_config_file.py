@@ -96,7 +96,7 @@ def test_an_empty_file_sets_nothing(file: Path, started: list[Settings]) -> None
         ("gang-timeout: '60'", 'gang-timeout is "60": write a number'),
         ("gang-timeout:", "gang-timeout is null: write a number"),
         ("models-per-namespace: -1", "models-per-namespace is -1: write a whole number of at least 0."),
-        ("workers: 1.5", "workers is 1.5: write a whole number."),
+        ("workers: 1.5", "workers is 1.5: write a whole number of at least 1."),
         (f"router-watch: {10**400}", "router-watch is 1000"),
         ("observe: 'yes'", 'observe is "yes": write true or false.'),
         ("preflight: Off", "preflight is false: write Off, Warn or Require."),

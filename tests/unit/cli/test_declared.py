@@ -3,11 +3,12 @@
 from dataclasses import dataclass
 from typing import Annotated, Any
 
+import pytest
 import typer
 from typer.testing import CliRunner
 
 from ome_operator.cli.declared import read_values, with_flags
-from ome_operator.errors import UserError
+from ome_operator.errors import InvalidOption, UserError
 from ome_operator.settings.option import Option, build_settings_object, options
 
 
@@ -17,6 +18,7 @@ class _Cake:
 
     layers: Annotated[int, Option(flag="--layers", help="Number of layers.", ge=1)] = 2
     fillings: Annotated[tuple[str, ...], Option(flag="--filling", help="A filling.", repeats="One for each layer.")] = ()
+    weight: Annotated[float, Option(flag="--weight", help="Weight in kg.", ge=0)] = 1.0
     glazed: Annotated[bool, Option(flag="--glazed", help="Glaze it.", negatable=False)] = False
     warm: Annotated[bool, Option(flag="--warm", help="Serve it warm.")] = False
 
@@ -61,3 +63,10 @@ def test_a_switch_that_nothing_else_can_set_has_no_negated_form() -> None:
 def test_the_error_of_a_reader_names_the_flag() -> None:
     done = CliRunner().invoke(app, ["--filling="])
     assert isinstance(done.exception, UserError) and str(done.exception) == "--filling: a filling has no name."
+
+
+@pytest.mark.parametrize("weight", ["inf", "1e999"])
+def test_an_infinite_number_is_refused(weight: str) -> None:
+    done = CliRunner().invoke(app, [f"--weight={weight}"])
+    assert isinstance(done.exception, InvalidOption) and done.exception.exit_code == 2
+    assert str(done.exception) == f"--weight={float(weight)}: write a number of at least 0."
