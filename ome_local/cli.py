@@ -39,54 +39,59 @@ Which = Annotated[
     ),
 ]
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
-
-
 _KEPT = ("accelerator", "gpus_per_node", "start_delay_s", "audit", "fast", "kind")
 """Options that an existing cluster may be unable to follow, by the names of their fields in Spec. `up` reports where they
 differ from the cluster."""
+
+
+Nodes = Annotated[int, typer.Option(min=0, max=5000, help="Number of simulated nodes.")]
+Accelerator = Annotated[str, typer.Option(help=f"Accelerator of the simulated nodes: {', '.join(MACHINES)}.")]
+GpusPerNode = Annotated[
+    int | None,
+    typer.Option(min=0, max=72, help="Number of GPUs per simulated node; by default the number that such a machine has."),
+]
+StartDelay = Annotated[float, typer.Option(min=0, help="Seconds until a simulated pod is Ready.")]
+Audit = Annotated[bool, typer.Option("--audit", help="Write every API request to audit.log.")]
+Fast = Annotated[
+    bool,
+    typer.Option(
+        "--fast",
+        help="Settings for large clusters: controllers may send more requests, and no Endpoints objects are created.",
+    ),
+]
+Kind = Annotated[bool, typer.Option("--kind", help="Use the control plane of kind, which needs Docker.")]
+Workers = Annotated[
+    int,
+    typer.Option(
+        min=0, max=16, help="Number of worker nodes of kind. If it is 0, the control plane node of kind runs pods."
+    ),
+]
+Kubernetes = Annotated[
+    str,
+    typer.Option(
+        help="Kubernetes version of the control plane, such as 1.37. Run `up` again with the next minor version to upgrade."
+    ),
+]
+RealNode = Annotated[
+    bool,
+    typer.Option("--real-node", help="Also run a kubelet on this machine as the node real-0, which needs Linux and root."),
+]
 
 
 @app.command(epilog="Example: ome local up --name mine --nodes 16 --accelerator h200")
 def up(
     ctx: typer.Context,
     name: Name = layout.DEFAULT_NAME,
-    nodes: Annotated[int, typer.Option(min=0, max=5000, help="Number of simulated nodes.")] = 0,
-    accelerator: Annotated[str, typer.Option(help=f"Accelerator of the simulated nodes: {', '.join(MACHINES)}.")] = "h200",
-    gpus_per_node: Annotated[
-        int | None,
-        typer.Option(
-            min=0, max=72, help="Number of GPUs per simulated node; by default the number that such a machine has."
-        ),
-    ] = None,
-    start_delay: Annotated[float, typer.Option(min=0, help="Seconds until a simulated pod is Ready.")] = 0.0,
-    audit: Annotated[bool, typer.Option("--audit", help="Write every API request to audit.log.")] = False,
-    fast: Annotated[
-        bool,
-        typer.Option(
-            "--fast",
-            help=("Settings for large clusters: controllers may send more requests, and no Endpoints objects are created."),
-        ),
-    ] = False,
-    kind: Annotated[bool, typer.Option("--kind", help="Use the control plane of kind, which needs Docker.")] = False,
-    workers: Annotated[
-        int,
-        typer.Option(
-            min=0, max=16, help=("Number of worker nodes of kind. If it is 0, the control plane node of kind runs pods.")
-        ),
-    ] = 0,
-    kubernetes: Annotated[
-        str,
-        typer.Option(
-            help="Kubernetes version of the control plane, such as 1.37. Run `up` again with the next "
-            "minor version to upgrade."
-        ),
-    ] = "",
-    real_node: Annotated[
-        bool,
-        typer.Option(
-            "--real-node", help="Also run a kubelet on this machine as the node real-0, which needs Linux and root."
-        ),
-    ] = False,
+    nodes: Nodes = 0,
+    accelerator: Accelerator = "h200",
+    gpus_per_node: GpusPerNode = None,
+    start_delay: StartDelay = 0.0,
+    audit: Audit = False,
+    fast: Fast = False,
+    kind: Kind = False,
+    workers: Workers = 0,
+    kubernetes: Kubernetes = "",
+    real_node: RealNode = False,
     extras: options.With = None,
 ) -> None:
     """Create the cluster, or start the parts of it that do not run.
@@ -94,7 +99,6 @@ def up(
     --nodes, --kubernetes and --with can change an existing cluster, and --accelerator and --gpus-per-node take effect when
     it gets its first simulated nodes. All other options take effect only when the cluster is created.
     """
-    besides = options.extras(extras or ())
     cluster = Cluster.up(
         name,
         nodes=nodes,
@@ -107,17 +111,23 @@ def up(
         workers=workers,
         kubernetes=kubernetes,
         real_node=real_node,
-        **besides,
+        **options.extras(extras or ()),
     )
-    if kept := kept_otherwise(_given(ctx), cluster.kept.spec):
+    _print_usage(cluster, kept_otherwise(_given(ctx), cluster.kept.spec))
+
+
+def _print_usage(cluster: Cluster, differences: str) -> None:
+    """Print how to use a cluster. `differences` lists its settings that differ from the options of the command."""
+    option = _option(cluster.name)
+    if differences:
         typer.echo(
-            f"Cluster {name} was created with {kept}, which cannot be changed. To create it again, run `ome "
-            f"local down{_option(name)}` first.",
+            f"Cluster {cluster.name} was created with {differences}, which cannot be changed. To create it again, run `ome "
+            f"local down{option}` first.",
             err=True,
         )
-    typer.echo(f"Cluster {name} is up{_nodes_in_words(cluster)}. To use it:")
+    typer.echo(f"Cluster {cluster.name} is up{_nodes_in_words(cluster)}. To use it:")
     typer.echo(f"  export KUBECONFIG={cluster.kubeconfig}")
-    typer.echo(f"  ome local kubectl{_option(name)} get nodes")
+    typer.echo(f"  ome local kubectl{option} get nodes")
     if cluster.prometheus:
         typer.echo(f"Prometheus: {cluster.prometheus}")
 
@@ -298,12 +308,12 @@ def kept_otherwise(given: Mapping[str, Any], spec: Spec) -> str:
     has = {field: getattr(spec, field) for field in given}
     if "gpus_per_node" in has and spec.gpus_per_node is None:
         has["gpus_per_node"] = machine(spec.accelerator).gpus
-    told = []
+    differences = []
     for field, kept in has.items():
         name = f"--{field.removesuffix('_s').replace('_', '-')}"
         if kept != given[field]:
-            told.append(name if kept is True else f"no {name}" if kept is False else f"{name} {kept}")
-    return ", ".join(told)
+            differences.append(name if kept is True else f"no {name}" if kept is False else f"{name} {kept}")
+    return ", ".join(differences)
 
 
 def _nodes_in_words(cluster: Cluster) -> str:

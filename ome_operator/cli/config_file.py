@@ -26,8 +26,8 @@ _MOST = 2**20
 def read_config_file(path: Path, options: Mapping[str, Declared]) -> dict[str, Any]:
     """Return the values of the file by key, in the form in which the flags accept them.
 
-    `options` maps the key of every option to its declaration. Raises InvalidOption for an invalid file; the message names the
-    file, the key and the fix.
+    `options` maps the key of every option to its declaration. Raises InvalidOption for an invalid file; the message names
+    the file, the key and the fix.
     """
     text = _text(path)
     try:

@@ -16,6 +16,8 @@ from ome_operator.cli.output import Output, console, emit, print_result
 from ome_operator.errors import QuestionUnanswered
 
 if TYPE_CHECKING:
+    from ome_operator.cache.cluster_cache import ClusterCache
+    from ome_operator.cache.resources import Resource
     from ome_operator.describe.diagnosis import ServiceTrouble
     from ome_operator.kube.client import Client
 
@@ -93,18 +95,15 @@ def runtime(
     """Show the runtime that a service would get, and each rule that excludes another runtime. Exit code 1: no runtime
     fits, or there is another problem. 2: an object of the file would be refused, or the answer is unknown.
     """
-    from ome_operator.api import Invalid, Serving
     from ome_operator.cache.resources import SERVICE, SERVING
     from ome_operator.cli.live.cluster_from_manifests import build_cluster
-    from ome_operator.core.sglang.convert import draft
-    from ome_operator.describe.selection import explain as lines
 
     found = read_files([file], namespace)
     beside, refused = found.accepted_objects(), [str(each) for each in found.refused]
-    asked = {(item["kind"], item["metadata"]["name"]) for item in beside if item["kind"] in (SERVICE, SERVING)}
-    if not asked and refused:
+    services = {(item["kind"], item["metadata"]["name"]) for item in beside if item["kind"] in (SERVICE, SERVING)}
+    if not services and refused:
         raise QuestionUnanswered(left_out(refused, ""))
-    if not asked:
+    if not services:
         raise QuestionUnanswered(
             f"{file} contains neither an InferenceService nor a Serving: name a file that contains such an object."
         )
@@ -114,21 +113,30 @@ def runtime(
         if files
         else on_cluster(kubeconfig, context, _catalog, elsewhere=instead, stopped=instead, error=QuestionUnanswered)
     )
-    cluster = build_cluster([*known, *beside])
-    failed = False
+    cluster, has_problem = build_cluster([*known, *beside]), False
     for kept in (*cluster.services(), *cluster.resources[SERVING]):
-        if (kept.ref.kind, kept.ref.name) not in asked:
-            continue
-        short = isinstance(kept.parsed, Serving)
-        parsed = draft(kept.parsed, cluster.deps()) if short else kept.parsed
-        if isinstance(parsed, Invalid):
-            raise QuestionUnanswered(f"{file}: {parsed.why}")
-        messages = list(lines(parsed, cluster.deps(), draft=short))
-        print_result("\n".join(messages))
-        failed |= any(line.startswith(("nothing fits", "there is no", "problem")) for line in messages)
+        if (kept.ref.kind, kept.ref.name) in services:
+            lines = _selection(file, kept, cluster)
+            print_result("\n".join(lines))
+            has_problem |= any(line.startswith(("nothing fits", "there is no", "problem")) for line in lines)
     if refused:
         raise QuestionUnanswered(left_out(refused, "The other objects were read"))
-    raise typer.Exit(1 if failed else 0)
+    raise typer.Exit(1 if has_problem else 0)
+
+
+def _selection(file: Path, kept: "Resource", cluster: "ClusterCache") -> list[str]:
+    """Return the explanation of the runtime that a service of the file would get. Raises QuestionUnanswered if the service
+    is invalid.
+    """
+    from ome_operator.api import Invalid, Serving
+    from ome_operator.core.sglang.convert import draft
+    from ome_operator.describe.selection import explain
+
+    is_draft = isinstance(kept.parsed, Serving)
+    parsed = draft(kept.parsed, cluster.deps()) if is_draft else kept.parsed
+    if isinstance(parsed, Invalid):
+        raise QuestionUnanswered(f"{file}: {parsed.why}")
+    return list(explain(parsed, cluster.deps(), draft=is_draft))
 
 
 async def _catalog(client: "Client") -> Sequence[dict[str, Any]]:

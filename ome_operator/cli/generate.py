@@ -59,6 +59,29 @@ def _valued(args: list[str]) -> Iterator[str]:
         yield f"{word}={OWN}" if word in PARSERS and after.startswith("-") else word
 
 
+Hardware = Annotated[str | None, typer.Option(help="Hardware platform: h200, b200, …")]
+ModelName = Annotated[
+    str | None,
+    typer.Option(
+        help="Model, such as Kimi-K2-Instruct or DeepSeek-R1; the end of a name, such as base, is enough if it is unique."
+    ),
+]
+Source = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        help="Your own model: a config.json, a directory with the files of the model, or a repository of a hub such as "
+        "org/model.",
+    ),
+]
+Explain = Annotated[bool, typer.Option("--explain", help="Explain the purpose of each flag.")]
+Output = Annotated[
+    str | None,
+    typer.Option("--output", "-o", help="Folder for the files of model, runtime and service; `-o yaml` prints them."),
+]
+Force = Annotated[bool, typer.Option("--force", help="With -o: overwrite existing files even if their content differs.")]
+
+
 @app.command(
     cls=_BareParsers,
     epilog="Examples: ome generate --hardware h200 --model Kimi-K2-Instruct; "
@@ -66,34 +89,13 @@ def _valued(args: list[str]) -> Iterator[str]:
 )
 @with_flags(_OPTIONS)
 def generate(
-    hardware: Annotated[str | None, typer.Option(help="Hardware platform: h200, b200, …")] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            help=(
-                "Model, such as Kimi-K2-Instruct or DeepSeek-R1; the end of a name, such as base, is enough if it is unique."
-            )
-        ),
-    ] = None,
-    source: Annotated[
-        str | None,
-        typer.Option(
-            "--from",
-            help=(
-                "Your own model: a config.json, a directory with the files of the model, or a repository of a hub such as "
-                "org/model."
-            ),
-        ),
-    ] = None,
+    hardware: Hardware = None,
+    model: ModelName = None,
+    source: Source = None,
     *,
-    explain: Annotated[bool, typer.Option("--explain", help="Explain the purpose of each flag.")] = False,
-    output: Annotated[
-        str | None,
-        typer.Option("--output", "-o", help="Folder for the files of model, runtime and service; `-o yaml` prints them."),
-    ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="With -o: overwrite existing files even if their content differs.")
-    ] = False,
+    explain: Explain = False,
+    output: Output = None,
+    force: Force = False,
     **given: Any,
 ) -> None:
     """Print the launch command and the YAML for a model on your hardware. On a terminal, the command asks for the

@@ -50,20 +50,11 @@ def kubeconfig(
     if file is not None:
         replaceable(file, serviceaccount)
 
-    async def work(client: "Client") -> tuple[dict[str, Any], Mapping[str, Any]]:
-        from ome_operator.kube.errors import NotFound, NotServed
-
-        try:
-            token = await client.request_token(namespace, name, int(life.total_seconds()))
-        except (NotFound, NotServed) as error:
-            text = (
-                f"ServiceAccount {serviceaccount} does not exist: install the chart ome-resources, or name another account"
-            )
-            raise UserError(f"{text} ({error}).") from error
-        return client.connection.cluster(), token
-
     cluster, token = on_cluster(
-        kubeconfig, context, work, stopped="This command needs the right to create serviceaccounts/token."
+        kubeconfig,
+        context,
+        lambda client: _request_token(client, namespace, name, life),
+        stopped="This command needs the right to create serviceaccounts/token.",
     )
     text = yaml.safe_dump(build_kubeconfig(cluster, serviceaccount, str(token["token"])), sort_keys=False)
     if file is None:
@@ -72,6 +63,22 @@ def kubeconfig(
         write_private_file(file, text)
     until = datetime.fromisoformat(str(token["expirationTimestamp"]))
     typer.echo(describe_token(file, cluster["server"], namespace, name, until, life), err=True)
+
+
+async def _request_token(
+    client: "Client", namespace: str, name: str, life: timedelta
+) -> tuple[dict[str, Any], Mapping[str, Any]]:
+    """Return the cluster of the kubeconfig and a new token of the account. Raises UserError if there is no such account."""
+    from ome_operator.kube.errors import NotFound, NotServed
+
+    try:
+        token = await client.request_token(namespace, name, int(life.total_seconds()))
+    except (NotFound, NotServed) as error:
+        raise UserError(
+            f"ServiceAccount {namespace}/{name} does not exist: install the chart ome-resources, or name another account "
+            f"({error})."
+        ) from error
+    return client.connection.cluster(), token
 
 
 def parse_account(written: str) -> tuple[str, str]:

@@ -2,7 +2,9 @@
 services of a cluster.
 """
 
+from collections.abc import Sequence
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -35,6 +37,7 @@ from ome_operator.errors import QuestionUnanswered
 if TYPE_CHECKING:
     from ome_operator.engines.flags import Versions
     from ome_operator.kube.client import Client
+    from ome_operator.lint.finding import Finding
     from ome_operator.lint.subject import Subject
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -60,6 +63,20 @@ Catalog = Annotated[
 EngineData = Annotated[
     Path | None, typer.Option(help="Folder with your own engine versions, such as sglang-0.5.24.json (docs/engines.md).")
 ]
+Everywhere = Annotated[bool, typer.Option("--all-namespaces", "-A", help="Check the services of all namespaces.")]
+Output = Annotated[Form, typer.Option("--output", "-o", help="text for people, json for programs, sarif for code scanning.")]
+Fix = Annotated[
+    bool,
+    typer.Option("--fix", help="With -f: print a diff that corrects the findings that can be corrected automatically."),
+]
+Strict = Annotated[bool, typer.Option("--strict", help="Exit with code 1 if there are warnings.")]
+Ignore = Annotated[list[str] | None, typer.Option(help="ID of a rule to skip; may be repeated.")]
+Accelerator = Annotated[
+    str,
+    typer.Option(
+        help="Accelerator class whose GPU memory the check assumes; by default the largest on which the pods may run."
+    ),
+]
 
 
 @app.command(
@@ -70,24 +87,12 @@ def lint(
     files: OptionalFiles = None,
     catalog: Catalog = None,
     namespace: Namespace = "",
-    everywhere: Annotated[
-        bool, typer.Option("--all-namespaces", "-A", help="Check the services of all namespaces.")
-    ] = False,
-    output: Annotated[
-        Form, typer.Option("--output", "-o", help="text for people, json for programs, sarif for code scanning.")
-    ] = Form.TEXT,
-    fix: Annotated[
-        bool,
-        typer.Option("--fix", help="With -f: print a diff that corrects the findings that can be corrected automatically."),
-    ] = False,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit with code 1 if there are warnings.")] = False,
-    ignore: Annotated[list[str] | None, typer.Option(help="ID of a rule to skip; may be repeated.")] = None,
-    accelerator: Annotated[
-        str,
-        typer.Option(
-            help="Accelerator class whose GPU memory the check assumes; by default the largest on which the pods may run."
-        ),
-    ] = "",
+    everywhere: Everywhere = False,
+    output: Output = Form.TEXT,
+    fix: Fix = False,
+    strict: Strict = False,
+    ignore: Ignore = None,
+    accelerator: Accelerator = "",
     engine_data: EngineData = None,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
@@ -99,47 +104,56 @@ def lint(
     """
     from ome_operator.cli.live.linted import on_machine
     from ome_operator.engines.flags import DataError
-    from ome_operator.lint import report, rules, source
+    from ome_operator.lint import rules
     from ome_operator.lint.files import without_consequences
-    from ome_operator.lint.finding import Severity
 
-    if unknown := set(ignore or ()) - rules.RULES.keys():
-        raise typer.BadParameter(
-            f"there is no rule {', '.join(sorted(unknown))}: docs/rules.md lists all rules", param_hint="--ignore"
-        )
+    _check_rules(ignore or [])
     refuse_file(service)
     _check(service, files, everywhere, {"--fix": fix, "--catalog": bool(catalog)})
     try:
         versions = _versions(engine_data)
         if files:
-            looked_at = _offline(files, catalog, namespace or "default", versions)
+            subjects = _offline(files, catalog, namespace or "default", versions)
         else:
-            looked_at = on_cluster(
-                kubeconfig,
-                context,
-                lambda client: _live(client, service, namespace, everywhere, versions),
-                elsewhere="Use -f to check files instead.",
-                stopped="Use -f to check files instead.",
-                error=QuestionUnanswered,
-            )
-        looked_at = on_machine(looked_at, accelerator) if accelerator else looked_at
-        found = without_consequences(finding for subject in looked_at for finding in rules.check(subject, ignore or ()))
+            work = partial(_live, service=service, namespace=namespace, everywhere=everywhere, versions=versions)
+            instead = "Use -f to check files instead."
+            subjects = on_cluster(kubeconfig, context, work, elsewhere=instead, stopped=instead, error=QuestionUnanswered)
+        subjects = on_machine(subjects, accelerator) if accelerator else subjects
+        found = without_consequences(finding for subject in subjects for finding in rules.check(subject, ignore or ()))
     except DataError as error:
         raise QuestionUnanswered(f"--engine-data: {error}.") from error
-    texts = _texts(files or [])
+    typer.echo(_answer(found, _texts(files or []), output, fix), nl=False)
+    raise typer.Exit(_exit_code(found, strict))
+
+
+def _answer(found: "Sequence[Finding]", texts: dict[str, str], output: Form, fix: bool) -> str:
+    """Return the findings in the output format or, with `fix`, the diff that corrects them. `texts` maps the path of each
+    checked file to its text.
+    """
+    from ome_operator.lint import report, source
+
     if fix:
-        typer.echo(source.patch(texts, found), nl=False)
-    elif output == Form.TEXT:
-        typer.echo(report.text_report(found), nl=False)
-    else:
-        typer.echo(
-            report.json_report(found, texts) if output == Form.JSON else report.sarif_report(found, texts, __version__),
-            nl=False,
-        )
+        return source.patch(texts, found)
+    if output is Form.TEXT:
+        return report.text_report(found)
+    return report.json_report(found, texts) if output is Form.JSON else report.sarif_report(found, texts, __version__)
+
+
+def _exit_code(found: "Sequence[Finding]", strict: bool) -> int:
+    from ome_operator.lint.finding import Severity
+
     severities = {finding.rule.severity for finding in found}
-    raise typer.Exit(
-        ERRORS if Severity.ERROR in severities else WARNINGS if strict and Severity.WARNING in severities else 0
-    )
+    return ERRORS if Severity.ERROR in severities else WARNINGS if strict and Severity.WARNING in severities else 0
+
+
+def _check_rules(names: list[str]) -> None:
+    """Raise an error if a name is not the ID of a rule."""
+    from ome_operator.lint import rules
+
+    if unknown := set(names) - rules.RULES.keys():
+        raise typer.BadParameter(
+            f"there is no rule {', '.join(sorted(unknown))}: docs/rules.md lists all rules", param_hint="--ignore"
+        )
 
 
 def _check(service: str, files: list[Path] | None, everywhere: bool, offline: dict[str, bool]) -> None:

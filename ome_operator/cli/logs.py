@@ -24,38 +24,47 @@ _COLOURS = (36, 33, 32, 35, 34, 31, 96, 93, 92, 95, 94, 91)
 """ANSI color codes. Each rank gets the next code; after the last code, the first code follows."""
 
 
+Role = Annotated[str | None, typer.Option(help="Show only this role: prefill, decode, engine or router.")]
+Group = Annotated[int | None, typer.Option(min=0, help="Only this group.")]
+Rank = Annotated[int | None, typer.Option(min=0, help="Show only this rank of each group.")]
+Following = Annotated[
+    bool, typer.Option("--follow", "-f", help=("Follow the logs until Ctrl+C, even if containers restart."))
+]
+Since = Annotated[str | None, typer.Option(help="Show only lines that are newer than this duration, such as 30s, 5m or 1h.")]
+Tail = Annotated[
+    int | None,
+    typer.Option(
+        min=-1,
+        help=f"Number of last lines of each log to show; -1: all lines. By default {TAIL}, or all lines with --since.",
+    ),
+]
+Container = Annotated[
+    str | None,
+    typer.Option(
+        "--container", "-c", help=("Name of the container; by default the container that runs the engine or router.")
+    ),
+]
+Previous = Annotated[
+    bool, typer.Option("--previous", "-p", help="Show the logs of the containers before their last restart.")
+]
+Timestamps = Annotated[bool, typer.Option("--timestamps", help="Prefix each line with its time.")]
+
+
 @app.command(
     epilog="Examples: ome logs kimi-k2-instruct --role decode --group 0 -f; ome logs kimi-k2-instruct --rank 0 --since 5m"
 )
 def logs(
     service: Service,
     namespace: Namespace = "",
-    role: Annotated[str | None, typer.Option(help="Show only this role: prefill, decode, engine or router.")] = None,
-    group: Annotated[int | None, typer.Option(min=0, help="Only this group.")] = None,
-    rank: Annotated[int | None, typer.Option(min=0, help="Show only this rank of each group.")] = None,
-    following: Annotated[
-        bool, typer.Option("--follow", "-f", help=("Follow the logs until Ctrl+C, even if containers restart."))
-    ] = False,
-    since: Annotated[
-        str | None, typer.Option(help="Show only lines that are newer than this duration, such as 30s, 5m or 1h.")
-    ] = None,
-    tail: Annotated[
-        int | None,
-        typer.Option(
-            min=-1,
-            help=f"Number of last lines of each log to show; -1: all lines. By default {TAIL}, or all lines with --since.",
-        ),
-    ] = None,
-    container: Annotated[
-        str | None,
-        typer.Option(
-            "--container", "-c", help=("Name of the container; by default the container that runs the engine or router.")
-        ),
-    ] = None,
-    previous: Annotated[
-        bool, typer.Option("--previous", "-p", help="Show the logs of the containers before their last restart.")
-    ] = False,
-    timestamps: Annotated[bool, typer.Option("--timestamps", help="Prefix each line with its time.")] = False,
+    role: Role = None,
+    group: Group = None,
+    rank: Rank = None,
+    following: Following = False,
+    since: Since = None,
+    tail: Tail = None,
+    container: Container = None,
+    previous: Previous = False,
+    timestamps: Timestamps = False,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
@@ -65,36 +74,51 @@ def logs(
     """
     from ome_operator.describe.log_selection import PodChoice
 
-    wanted, choice = _wanted(following, previous, tail, since), PodChoice(role, group, rank)
+    window, choice = _window(following, previous, tail, since), PodChoice(role, group, rank)
 
     async def work(client: "Client") -> int:
-        from ome_operator.cli.live.logs import follow_logs, show_merged
-        from ome_operator.cli.live.simulated import read_simulated_nodes
-        from ome_operator.kube.podlogs import Logs
-
         where, name = resolve_service(client, service, namespace)
-        simulated = await read_simulated_nodes(client)
-
-        async def look() -> list["Source"]:
-            found = await _sources(client, where, name, choice, container)
-            return [item for item in found if item.node not in simulated]
-
-        sources = await look()
-        if not sources:
-            raise QuestionUnanswered(await _nothing(client, where, name, choice, container, simulated))
-        show, reader = _Shown(max(len(item.label) for item in sources), timestamps), Logs(client.connection)
-        try:
-            if following:
-                await follow_logs(reader, look, wanted, show, print_error)
-            return await show_merged(reader, sources, wanted, show, print_error)
-        finally:
-            await reader.close()
+        return await _print_logs(client, where, name, choice, container, window, timestamps)
 
     failed = on_cluster(kubeconfig, context, work, error=QuestionUnanswered)
     raise typer.Exit(1 if failed else 0)
 
 
-def _wanted(following: bool, previous: bool, tail: int | None, since: str | None) -> "LogWindow":
+async def _print_logs(
+    client: "Client",
+    namespace: str,
+    service: str,
+    choice: "PodChoice",
+    container: str | None,
+    window: "LogWindow",
+    timestamps: bool,
+) -> int:
+    """Print the logs of the selected containers, and return the number of logs that could not be read. Raises
+    QuestionUnanswered if there is no log.
+    """
+    from ome_operator.cli.live.logs import follow_logs, show_merged
+    from ome_operator.cli.live.simulated import read_simulated_nodes
+    from ome_operator.kube.podlogs import Logs
+
+    simulated = await read_simulated_nodes(client)
+
+    async def look() -> list["Source"]:
+        found = await _sources(client, namespace, service, choice, container)
+        return [item for item in found if item.node not in simulated]
+
+    sources = await look()
+    if not sources:
+        raise QuestionUnanswered(await _nothing(client, namespace, service, choice, container, simulated))
+    show, reader = _Shown(max(len(item.label) for item in sources), timestamps), Logs(client.connection)
+    try:
+        if window.follow:
+            await follow_logs(reader, look, window, show, print_error)
+        return await show_merged(reader, sources, window, show, print_error)
+    finally:
+        await reader.close()
+
+
+def _window(following: bool, previous: bool, tail: int | None, since: str | None) -> "LogWindow":
     """Return which lines of each log to read. Raises QuestionUnanswered if options exclude each other or are invalid."""
     from ome_operator.describe.log_selection import parse_seconds
     from ome_operator.kube.podlogs import LogWindow

@@ -9,9 +9,13 @@ import typer
 
 from ome_operator.cli import planfiles
 from ome_operator.cli.connect import Context, Kubeconfig, Namespace, namespace_or_default, on_cluster
+from ome_operator.cli.declared import read_values, with_flags
 from ome_operator.cli.default import default_command_group
 from ome_operator.cli.output import Format, emit, print_result
 from ome_operator.errors import UserError
+from ome_operator.settings.option import build_settings_object
+from ome_operator.settings.option import options as declared_options
+from ome_operator.sizing.options import PlanOptions
 from ome_operator.util.visible import make_visible
 
 if TYPE_CHECKING:
@@ -46,7 +50,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     epilog="Examples: ome plan --model Kimi-K2-Instruct --hardware h200 --nodes 16 --workload 2000/100; ome plan explain",
 )
-MOST_NODES = 10_000
+_OPTIONS = tuple(declared_options(PlanOptions))
 
 
 @app.callback()
@@ -58,113 +62,89 @@ def plan() -> None:
 
 
 Output = Annotated[Form, typer.Option("--output", "-o", help="text is for people; json and yaml are for programs.")]
+By = Annotated[
+    Order, typer.Option(help="With several GPUs, sort them by the price of output tokens, throughput per GPU, TTFT or TPOT.")
+]
+Plot = Annotated[Path | None, typer.Option(help="Draw throughput against TPOT into this SVG file.")]
+Chosen = Annotated[int, typer.Option("--layout", min=1, help="Number of the layout that -o yaml writes.")]
+LayoutOutput = Annotated[
+    Form, typer.Option("--output", "-o", help="text: table; json: all layouts; yaml: manifests of one layout.")
+]
 
 
 @app.command(
     short_help="List every layout that can work, best first.",
     epilog="Example: ome plan --model Kimi-K2-Instruct --hardware h200 --nodes 16 --workload 2000/100 --tpot 50",
 )
+@with_flags(_OPTIONS)
 def layouts(
-    model: Annotated[str, typer.Option(help="Name of a model, such as Kimi-K2-Instruct, or a config.json.")],
-    hardware: Annotated[
-        str,
-        typer.Option(help="A GPU such as h200, several GPUs to compare (h200,b200), or a YAML file with the data of a GPU."),
-    ],
-    workload: Annotated[
-        str, typer.Option(help="Tokens of prompt and answer (IN/OUT), such as 2000/100, or a YAML file with workloads.")
-    ],
-    nodes: Annotated[
-        int | None, typer.Option(min=1, max=MOST_NODES, help="Number of nodes. If unset: the smallest number that works.")
-    ] = None,
-    gpus: Annotated[
-        int | None,
-        typer.Option(min=1, max=8 * MOST_NODES, help="Number of GPUs, instead of --nodes. For example, 4 is half a node."),
-    ] = None,
-    requests_per_second: Annotated[float | None, typer.Option(help="Mean rate of requests, which arrive at random.")] = None,
-    concurrency: Annotated[float | None, typer.Option(help="Number of requests in progress at all times.")] = None,
-    ttft: Annotated[str | None, typer.Option(help="Maximum mean time to first token, such as 2 (seconds) or 500ms.")] = None,
-    tpot: Annotated[str | None, typer.Option(help="Maximum mean time per output token, such as 50 (ms) or 0.05s.")] = None,
-    prefix_hit: Annotated[float, typer.Option(help="Fraction of the prompt tokens that the prefix cache holds.")] = 0.0,
-    price: Annotated[float | None, typer.Option(help="USD per GPU and hour. If unset: a published price.")] = None,
-    engine: Annotated[str, typer.Option(help="Engine for inference: sglang, trtllm or vllm.")] = "sglang",
-    engine_version: Annotated[
-        str, typer.Option(help="Version of the engine. If unset: the newest version with measured runs.")
-    ] = "",
-    precision: Annotated[
-        str, typer.Option(help="bf16, fp8, fp4, mxfp4 or int4. If unset: the precision of the published weights.")
-    ] = "",
-    mtp: Annotated[int, typer.Option(min=0, max=16, help="Number of draft tokens of a step (multi-token prediction).")] = 0,
-    accepted: Annotated[
-        float | None,
-        typer.Option(
-            help="Mean number of accepted draft tokens of a step. If unset: each draft token is accepted with a "
-            "probability of 80 %."
-        ),
-    ] = None,
-    prefill: Annotated[str, typer.Option(help="Predict this layout only: prefill workers, such as 1xDEP32.")] = "",
-    decode: Annotated[
-        str, typer.Option(help="Predict this layout only: decode workers, or without --prefill all workers, such as 2xTP8.")
-    ] = "",
-    calibration: Annotated[
-        Path | None, typer.Option(help="File with your own measurements, as docs/sizing.md describes.")
-    ] = None,
-    by: Annotated[
-        Order,
-        typer.Option(help="With several GPUs, sort them by the price of output tokens, throughput per GPU, TTFT or TPOT."),
-    ] = Order.PRICE,
-    plot: Annotated[Path | None, typer.Option(help="Draw throughput against TPOT into this SVG file.")] = None,
-    chosen: Annotated[int, typer.Option("--layout", min=1, help="Number of the layout that -o yaml writes.")] = 1,
-    output: Annotated[
-        Form, typer.Option("--output", "-o", help="text: table; json: all layouts; yaml: manifests of one layout.")
-    ] = Form.TEXT,
+    *,
+    by: By = Order.PRICE,
+    plot: Plot = None,
+    chosen: Chosen = 1,
+    output: LayoutOutput = Form.TEXT,
+    **given: Any,
 ) -> None:
     """List every layout that can work for a model on this hardware, best first, with the expected error of each figure."""
-    from ome_operator.sizing.calibration import engine as known_engine
-    from ome_operator.sizing.constants import Constants
     from ome_operator.sizing.errors import PlanRefused
-    from ome_operator.sizing.given import given_layout
-    from ome_operator.sizing.node_search import found_layouts
-    from ome_operator.sizing.request import drafts, gpu_price, part_of_node, plan_request
-    from ome_operator.sizing.steps import ServingStack
+    from ome_operator.sizing.request import gpu_price
 
+    options: PlanOptions = build_settings_object(PlanOptions, read_values(_OPTIONS, given, {}))
     try:
-        constants = planfiles.constants(calibration)
-        shape, loads = planfiles.model(model, precision), planfiles.parse_workloads(workload, prefix_hit)
-        if shape.estimated:
-            constants = Constants.of_data_sheets({machine.family for machine in planfiles.hardware(hardware)})
-        machines, speculation = planfiles.hardware(hardware), drafts(mtp, accepted)
-        if gpus is not None and nodes is not None:
-            raise PlanRefused("--gpus and --nodes both state the size: pass only one of them.")
-        if (prefill or decode) and (gpus or nodes):
-            raise PlanRefused("--prefill and --decode already state the number of GPUs: leave out --nodes and --gpus.")
-
-        def found_on(machine: "Gpu") -> "tuple[PlanRequest, Sequence[Layout]]":
-            machine, count = part_of_node(machine, gpus) if gpus is not None else (machine, nodes)
-            place = ServingStack(shape, machine, known_engine(engine), engine_version)
-            asked = plan_request(place, loads, count or 1, requests_per_second, concurrency, ttft, tpot, speculation)
-            if prefill or decode:
-                return given_layout(asked, prefill, decode, constants)
-            return found_layouts(asked, count, constants)
-
+        find = _search(options)
+        machines = planfiles.hardware(options.hardware)
         if len(machines) > 1:
-            _compare(machines, found_on, price, output, plot, by)
+            _compare(machines, find, options.price, output, plot, by)
             return
         if by is not Order.PRICE:
             raise PlanRefused("--by sorts several GPUs: pass several GPUs to --hardware, or leave out --by.")
-        request, found = found_on(machines[0])
+        request, found = find(machines[0])
         if plot is not None:
             _draw(request, found, plot)
         if output is Form.YAML:
             _write(request, found, chosen)
         else:
-            _print(request, found, gpu_price(request.place, price), output)
+            _print(request, found, gpu_price(request.place, options.price), output)
     except PlanRefused as error:
         raise UserError(str(error)) from error
 
 
+def _search(options: PlanOptions) -> "Callable[[Gpu], tuple[PlanRequest, Sequence[Layout]]]":
+    """Return a function that finds the layouts for the options on a GPU. Raises PlanRefused for invalid options."""
+    from ome_operator.sizing.calibration import engine
+    from ome_operator.sizing.constants import Constants
+    from ome_operator.sizing.errors import PlanRefused
+    from ome_operator.sizing.given import given_layout
+    from ome_operator.sizing.node_search import found_layouts
+    from ome_operator.sizing.request import drafts, part_of_node, plan_request
+    from ome_operator.sizing.steps import ServingStack
+
+    constants, nodes, gpus = planfiles.constants(options.calibration), options.nodes, options.gpus
+    shape = planfiles.model(options.model, options.precision)
+    loads = planfiles.parse_workloads(options.workload, options.prefix_hit)
+    if shape.estimated:
+        constants = Constants.of_data_sheets({machine.family for machine in planfiles.hardware(options.hardware)})
+    speculation = drafts(options.mtp, options.accepted)
+    if gpus is not None and nodes is not None:
+        raise PlanRefused("--gpus and --nodes both state the size: pass only one of them.")
+    if (options.prefill or options.decode) and (gpus or nodes):
+        raise PlanRefused("--prefill and --decode already state the number of GPUs: leave out --nodes and --gpus.")
+    limits = (options.requests_per_second, options.concurrency, options.ttft, options.tpot)
+
+    def find(machine: "Gpu") -> "tuple[PlanRequest, Sequence[Layout]]":
+        machine, count = part_of_node(machine, gpus) if gpus is not None else (machine, nodes)
+        place = ServingStack(shape, machine, engine(options.engine), options.engine_version)
+        request = plan_request(place, loads, count or 1, *limits, speculation)
+        if options.prefill or options.decode:
+            return given_layout(request, options.prefill, options.decode, constants)
+        return found_layouts(request, count, constants)
+
+    return find
+
+
 def _compare(
     machines: "Sequence[Gpu]",
-    found_on: "Callable[[Gpu], tuple[PlanRequest, Sequence[Layout]]]",
+    find: "Callable[[Gpu], tuple[PlanRequest, Sequence[Layout]]]",
     price: float | None,
     output: Form,
     plot: Path | None,
@@ -184,7 +164,7 @@ def _compare(
     choices = []
     for machine in machines:
         try:
-            request, found = found_on(machine)
+            request, found = find(machine)
             choices.append(GpuChoice(machine, request, found[0], gpu_price(request.place, None)))
         except PlanRefused as error:
             choices.append(GpuChoice(machine, None, None, None, str(error)))
@@ -258,60 +238,59 @@ def validate(
         emit(Format(output.value), report_text.report_data(found))
 
 
+Job = Annotated[
+    str, typer.Argument(metavar="JOB", help="Name of a finished BenchmarkJob, or a .yaml file that contains it.")
+]
+Model = Annotated[str, typer.Option(help="A model such as Kimi-K2-Instruct.")]
+Decode = Annotated[str, typer.Option(help="Decode workers, or workers that do both prefill and decode: 1xDEP96, 2xTP8.")]
+Prefill = Annotated[str, typer.Option(help="Prefill workers, if the service has them.")]
+Hardware = Annotated[str, typer.Option(help="A GPU such as h200. If unset: the GPU in the job's serviceMetadata.")]
+Engine = Annotated[str, typer.Option(help="sglang, trtllm or vllm. If unset: the engine of the job, or sglang.")]
+Precision = Annotated[
+    str, typer.Option(help="bf16, fp8, fp4, mxfp4 or int4. If unset: the precision of the published weights.")
+]
+PrefixHit = Annotated[float, typer.Option(help="Fraction of the prompt tokens that the prefix cache held.")]
+Calibration = Annotated[
+    Path | None,
+    typer.Option(
+        help="File with your own measurements, which make the prediction more accurate. "
+        "The runs of this job are added to the file."
+    ),
+]
+
+
 @app.command(
     short_help="Compare a BenchmarkJob with its prediction.",
     epilog="Example: ome plan compare kimi-k2-2000-100 -n kimi-k2-instruct --model Kimi-K2-Instruct "
     "--prefill 1xDEP32 --decode 1xDEP96 --calibration own.csv",
 )
 def compare(
-    job: Annotated[
-        str, typer.Argument(metavar="JOB", help="Name of a finished BenchmarkJob, or a .yaml file that contains it.")
-    ],
-    model: Annotated[str, typer.Option(help="A model such as Kimi-K2-Instruct.")],
-    decode: Annotated[str, typer.Option(help="Decode workers, or workers that do both prefill and decode: 1xDEP96, 2xTP8.")],
-    prefill: Annotated[str, typer.Option(help="Prefill workers, if the service has them.")] = "",
-    hardware: Annotated[str, typer.Option(help="A GPU such as h200. If unset: the GPU in the job's serviceMetadata.")] = "",
-    engine: Annotated[str, typer.Option(help="sglang, trtllm or vllm. If unset: the engine of the job, or sglang.")] = "",
-    precision: Annotated[
-        str, typer.Option(help="bf16, fp8, fp4, mxfp4 or int4. If unset: the precision of the published weights.")
-    ] = "",
-    prefix_hit: Annotated[float, typer.Option(help="Fraction of the prompt tokens that the prefix cache held.")] = 0.0,
-    calibration: Annotated[
-        Path | None,
-        typer.Option(
-            help="File with your own measurements, which make the prediction more accurate. The runs of this job "
-            "are added to the file."
-        ),
-    ] = None,
+    job: Job,
+    model: Model,
+    decode: Decode,
+    prefill: Prefill = "",
+    hardware: Hardware = "",
+    engine: Engine = "",
+    precision: Precision = "",
+    prefix_hit: PrefixHit = 0.0,
+    calibration: Calibration = None,
     namespace: Namespace = "",
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
     """Compare the results of a BenchmarkJob with their prediction. Measured latencies are medians, predicted ones means."""
-    from ome_operator.sizing import benchmark_rows, report_text
-    from ome_operator.sizing.constants import shipped_constants
     from ome_operator.sizing.errors import PlanRefused
     from ome_operator.sizing.shapes import shape
-    from ome_operator.sizing.validate import validate as compared
     from ome_operator.sizing.workloads import parse_hit_rate
 
     try:
         layout = {"model": model, "engine": engine, "gpu": hardware, "prefill": prefill, "decode": decode}
         layout |= {"precision": shape(model, precision).precision, "hit": f"{parse_hit_rate(prefix_hit, '--prefix-hit'):g}"}
         body = planfiles.document(Path(job)) if planfiles.is_file(job) else _of_cluster(job, namespace, kubeconfig, context)
-        found = benchmark_rows.rows(body, layout)
-        own = benchmark_rows.merge_rows(planfiles.text(calibration), found) if calibration and calibration.exists() else None
-        others = own.others if own else []
-        report = compared(
-            benchmark_rows.table(found),
-            job,
-            planfiles.fit_constants(others, str(calibration)) if others else shipped_constants(),
-        )
-        if calibration is not None:
-            planfiles.write(calibration, own.text if own else benchmark_rows.table(found))
+        table = _comparison(job, body, layout, calibration)
     except PlanRefused as error:
         raise UserError(str(error)) from error
-    print_result(report_text.comparison_table(report).rstrip("\n"))
+    print_result(table)
     if calibration is None:
         typer.echo(
             "--calibration FILE adds these runs to a file; `ome plan --calibration FILE` adapts its predictions to them."
@@ -320,6 +299,24 @@ def compare(
         typer.echo(
             f"{calibration} now contains these runs: `ome plan --calibration {calibration}` adapts its predictions to them."
         )
+
+
+def _comparison(job: str, body: dict[str, Any], layout: dict[str, str], calibration: Path | None) -> str:
+    """Return the table that compares the results of a job with their prediction, and add the results to the calibration
+    file. `body` is the BenchmarkJob, and `layout` maps columns of a calibration file to the values of all its runs.
+    """
+    from ome_operator.sizing import benchmark_rows, report_text
+    from ome_operator.sizing.constants import shipped_constants
+    from ome_operator.sizing.validate import validate as compared
+
+    found = benchmark_rows.rows(body, layout)
+    own = benchmark_rows.merge_rows(planfiles.text(calibration), found) if calibration and calibration.exists() else None
+    others = own.others if own else []
+    constants = planfiles.fit_constants(others, str(calibration)) if others else shipped_constants()
+    report = compared(benchmark_rows.table(found), job, constants)
+    if calibration is not None:
+        planfiles.write(calibration, own.text if own else benchmark_rows.table(found))
+    return report_text.comparison_table(report).rstrip("\n")
 
 
 def _of_cluster(job: str, namespace: str, kubeconfig: Path | None, context: str | None) -> dict[str, Any]:

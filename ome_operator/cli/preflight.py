@@ -47,6 +47,15 @@ class Role(StrEnum):
     ENGINE = "engine"
 
 
+RoleOption = Annotated[Role | None, typer.Option(help="Check only the nodes of this role.")]
+Timeout = Annotated[
+    int,
+    typer.Option(
+        min=10, max=3600, help="Seconds within which all ranks must run, including the time for scheduling and image pulls."
+    ),
+]
+ShowLogs = Annotated[bool, typer.Option("--logs", help="Print the log of each check to stderr, prefixed with its rank.")]
+Output = Annotated[Form, typer.Option("--output", "-o", help="text for people, json for programs.")]
 _COMPONENTS = {Role.PREFILL: keys.ENGINE, Role.ENGINE: keys.ENGINE, Role.DECODE: keys.DECODER}
 
 
@@ -57,19 +66,10 @@ def preflight(
     service: OptionalService = "",
     files: OptionalFiles = None,
     namespace: Namespace = "",
-    role: Annotated[Role | None, typer.Option(help="Check only the nodes of this role.")] = None,
-    timeout: Annotated[
-        int,
-        typer.Option(
-            min=10,
-            max=3600,
-            help="Seconds within which all ranks must run, including the time for scheduling and image pulls.",
-        ),
-    ] = 180,
-    logs: Annotated[
-        bool, typer.Option("--logs", help="Print the log of each check to stderr, prefixed with its rank.")
-    ] = False,
-    output: Annotated[Form, typer.Option("--output", "-o", help="text for people, json for programs.")] = Form.TEXT,
+    role: RoleOption = None,
+    timeout: Timeout = 180,
+    logs: ShowLogs = False,
+    output: Output = Form.TEXT,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
@@ -88,29 +88,33 @@ def preflight(
     refuse_file(service, "preflight")
     if bool(files) == bool(service):
         raise QuestionUnanswered("name either a SERVICE of the cluster, or files with -f.")
-    roles = {_COMPONENTS[role]} if role is not None else set[str]()
-
-    problems = list[str]()
-
-    async def work(client: "Client") -> "PreflightReport":
-        from ome_operator.cli.live.preflight import PreflightRun
-        from ome_operator.describe.preflight import report
-
-        trials, unchecked = await _trials(client, service, files or [], namespace, roles, timeout)
-        problems.extend(unchecked)
-        look = PreflightRun(client, trials, timeout, print_error)
-        return report(*await look.run(_logs(client, trials) if logs else None))
-
     from ome_operator.cli.live.preflight import CheckStopped
 
+    roles = {_COMPONENTS[role]} if role is not None else set[str]()
+
+    async def work(client: "Client") -> "tuple[PreflightReport, list[str]]":
+        return await _check(client, service, files or [], namespace, roles, timeout, logs)
+
     try:
-        seen = on_cluster(kubeconfig, context, work, error=QuestionUnanswered)
+        report, problems = on_cluster(kubeconfig, context, work, error=QuestionUnanswered)
     except CheckStopped as signal:
         raise typer.Exit(128 + signal.number) from None
-    _print_report(seen, output, service)
+    _print_report(report, output, service)
     if problems:
         raise QuestionUnanswered(left_out(problems, "The other services were checked"))
-    raise typer.Exit(1 if seen.findings else 2 if seen.missed else 0)
+    raise typer.Exit(1 if report.findings else 2 if report.missed else 0)
+
+
+async def _check(
+    client: "Client", service: str, files: list[Path], namespace: str, roles: set[str], within: int, logs: bool
+) -> "tuple[PreflightReport, list[str]]":
+    """Run the check pods of `_trials`. Return their results, and a sentence for everything that was not checked."""
+    from ome_operator.cli.live.preflight import PreflightRun
+    from ome_operator.describe.preflight import report
+
+    trials, unchecked = await _trials(client, service, files, namespace, roles, within)
+    run = PreflightRun(client, trials, within, print_error)
+    return report(*await run.run(_logs(client, trials) if logs else None)), unchecked
 
 
 async def _trials(
@@ -169,14 +173,14 @@ def _logs(client: "Client", trials: "list[Trial]") -> Callable[[], Awaitable[Non
     return show
 
 
-def _print_report(seen: "PreflightReport", output: Form, service: str) -> None:
+def _print_report(report: "PreflightReport", output: Form, service: str) -> None:
     from ome_operator.describe.preflight import in_place, occupied, report_lines
 
     if output is Form.JSON:
-        emit(Format.JSON, seen)
+        emit(Format.JSON, report)
         return
-    for text in report_lines(seen):
+    for text in report_lines(report):
         typer.echo(text)
-    if held := [each for each in seen.missed if not each.node and occupied(each.why)]:
+    if held := [each for each in report.missed if not each.node and occupied(each.why)]:
         namespace, _, name = held[0].service.partition("/")
         typer.echo(in_place(name, namespace, stored=bool(service)))

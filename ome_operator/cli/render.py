@@ -35,6 +35,16 @@ Agent = Annotated[
 ]
 Roots = Annotated[list[str] | None, typer.Option(help="Directory in which agents store models, as the operator's option.")]
 
+Catalog = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--catalog",
+        help="Another file or folder with models, runtimes and accelerator classes; by default the folder config/ that "
+        "is shipped with ome.",
+    ),
+]
+Namespace = Annotated[str, typer.Option("--namespace", "-n", help="Namespace of objects whose YAML names none.")]
+Output = Annotated[Format, typer.Option("--output", "-o", help="YAML documents, or one List as JSON.")]
 Preflight = Annotated[
     str, typer.Option(help="Default mode of preflight checks, as the operator's option: Off, Warn or Require.")
 ]
@@ -49,18 +59,9 @@ CompileCaches = Annotated[
 @app.command(epilog="Example: ome render -f service.yaml --catalog config/")
 def render(
     files: Files,
-    catalog: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--catalog",
-            help="Another file or folder with models, runtimes and accelerator classes; by default the folder config/ that "
-            "is shipped with ome.",
-        ),
-    ] = None,
-    namespace: Annotated[
-        str, typer.Option("--namespace", "-n", help="Namespace of objects whose YAML names none.")
-    ] = "default",
-    output: Annotated[Format, typer.Option("--output", "-o", help="YAML documents, or one List as JSON.")] = Format.YAML,
+    catalog: Catalog = None,
+    namespace: Namespace = "default",
+    output: Output = Format.YAML,
     sidecar_image: Sidecar = _DEFAULTS.registry_image,
     model_agent: Agent = _DEFAULTS.model_agent,
     agent_root: Roots = None,
@@ -73,56 +74,72 @@ def render(
     field and the fix, and nothing of this service is printed. The objects are for reading and checking, not
     for applying, because the operator creates its own.
     """
-    from ome_operator.api import Invalid
-    from ome_operator.cache.resources import SERVING, SHORT
-    from ome_operator.cli.live.cluster_from_manifests import build_cluster, derived_objects, full_name
-    from ome_operator.cli.live.file_problems import without_cluster
-    from ome_operator.cli.live.linted import lines
-    from ome_operator.cli.live.references import offline_sentences
+    from ome_operator.cli.live.cluster_from_manifests import build_cluster
 
     found = read_files(files, namespace)
     report_skipped(found)
     beside = read_referenced(catalog_or_default(catalog), files, namespace, found.objects)
-    looked = preflight_mode(preflight)
     cluster = build_cluster(
         [*beside, *found.objects],
         sidecar_image,
         model_agent=model_agent,
         agent_roots=parse_roots(agent_root),
-        preflight=looked,
+        preflight=preflight_mode(preflight),
         compile_caches=compile_caches,
     )
-    problems = [str(each) for each in found.refused]
+    objects, problems = _objects(cluster, found, catalog_name(catalog))
+    if not objects and not problems:
+        raise QuestionUnanswered(
+            f"there is no InferenceService in {', '.join(map(str, files))}, so there is nothing to render: "
+            "name a file that contains a service."
+        )
+    emit_objects(output, objects)
+    _print_findings(cluster, found, catalog_name(catalog), problems)
+    raise typer.Exit(1 if problems else 0)
+
+
+def _objects(cluster: "ClusterCache", files: "Content", catalog: str) -> tuple[list["Manifest"], list[str]]:
+    """Return the objects that the operator would create, and a sentence for each problem that prevents it from creating
+    objects. `catalog` names the source of objects that are not in the files.
+    """
+    from ome_operator.api import Invalid
+    from ome_operator.cache.resources import SERVING, SHORT
+    from ome_operator.cli.live.cluster_from_manifests import derived_objects, full_name
+    from ome_operator.cli.live.file_problems import without_cluster
+
+    problems = [str(each) for each in files.refused]
     for item in (item for item in derived_objects(cluster, SERVING) if item.why):
-        problems += [f"{full_name(item.of)}: {without_cluster([item.why], catalog_name(catalog))[0]}"]
+        problems += [f"{full_name(item.of)}: {without_cluster([item.why], catalog)[0]}"]
     objects = [item.manifest for kind in SHORT for item in derived_objects(cluster, kind) if item.manifest is not None]
-    refused, catalog_named = {each.object for each in found.refused}, catalog_name(catalog)
+    refused = {each.object for each in files.refused}
     for kept in cluster.services():
-        if isinstance(kept.parsed, Invalid) and full_name(kept.ref) in refused:
-            continue  # the refusal of the object is already reported
-        rendered, said, used = _service(kept, cluster, catalog_named, found)
-        report_borrowed(used, found, catalog_named)
         name = full_name(kept.ref)
+        if isinstance(kept.parsed, Invalid) and name in refused:
+            continue  # the refusal says why
+        rendered, of_service, used = _service(kept, cluster, catalog, files)
+        report_borrowed(used, files, catalog)
         if stops := [each for each in sorted(refused) if each == name or _without_namespace(each) in used]:
             print_error(
                 f"{kept.ref.namespace}/{kept.ref.name}: nothing is rendered, because a cluster would refuse {stops[0]}"
             )
         else:
             objects += rendered
-        problems += said
-    if not objects and not problems:
-        raise QuestionUnanswered(
-            f"there is no InferenceService in {', '.join(map(str, files))}, so there is nothing to "
-            "render: name a file that contains a service."
-        )
-    emit_objects(output, objects)
+        problems += of_service
+    return objects, problems
+
+
+def _print_findings(cluster: "ClusterCache", files: "Content", catalog: str, problems: list[str]) -> None:
+    """Print the problems, and the findings of `ome lint` that they do not contain."""
+    from ome_operator.cli.live.linted import lines
+    from ome_operator.cli.live.references import offline_sentences
+
+    services = [kept.ref for kept in cluster.services()]
     for sentence in (
         *problems,
-        *offline_sentences(cluster, found.objects, catalog_named),
-        *lines(cluster, [kept.ref for kept in cluster.services()], "`ome lint -f` with the same files", problems),
+        *offline_sentences(cluster, files.objects, catalog),
+        *lines(cluster, services, "`ome lint -f` with the same files", problems),
     ):
         print_error(sentence)
-    raise typer.Exit(1 if problems else 0)
 
 
 def _without_namespace(name: str) -> str:

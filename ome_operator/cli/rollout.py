@@ -76,16 +76,18 @@ def history(service: Service, namespace: Namespace = "", kubeconfig: Kubeconfig 
         print_result(f"{found.service_path} has no revision yet: `kubectl describe isvc {found.words}` shows why.")
 
 
+To = Annotated[
+    str,
+    typer.Option(help="Name or number of the revision; by default the last revision that was complete.", show_default=False),
+]
+Off = Annotated[bool, typer.Option("--off", help="Remove the pin: the service follows its spec again.")]
+
+
 @app.command(epilog="Examples: ome undo kimi-k2-instruct; ome undo kimi-k2-instruct --to 2; ome undo kimi-k2-instruct --off")
 def undo(
     service: Service,
-    to: Annotated[
-        str,
-        typer.Option(
-            help="Name or number of the revision; by default the last revision that was complete.", show_default=False
-        ),
-    ] = "",
-    off: Annotated[bool, typer.Option("--off", help="Remove the pin: the service follows its spec again.")] = False,
+    to: To = "",
+    off: Off = False,
     namespace: Namespace = "",
     kubeconfig: Kubeconfig = None,
     context: Context = None,

@@ -1,6 +1,6 @@
 """`ome scale`: show why a service has its size, go back to its last size, follow the demand again, simulate a load."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,8 +8,8 @@ import typer
 
 from ome_operator import keys
 from ome_operator.cli.completing import OptionalService
-from ome_operator.cli.connect import Context, Kubeconfig, Namespace, get_service, on_cluster, patch_read, retry_on_conflict
-from ome_operator.cli.output import Output, emit, print_result
+from ome_operator.cli.connect import Context, Kubeconfig, Namespace, edited_on_cluster, get_service, on_cluster, patch_read
+from ome_operator.cli.output import Format, Output, emit, print_result
 from ome_operator.errors import InvalidOption, UserError
 
 if TYPE_CHECKING:
@@ -21,6 +21,32 @@ if TYPE_CHECKING:
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
 
+Undo = Annotated[
+    bool, typer.Option("--undo", help="Go back to the size before the last decision, and keep this size until --resume.")
+]
+Resume = Annotated[
+    bool,
+    typer.Option(
+        "--resume", help="Follow the demand again: end --undo, and delete the RoleScales whose numbers were set by hand."
+    ),
+]
+Simulate = Annotated[
+    str,
+    typer.Option(
+        metavar="TRACE",
+        help="Simulate a load: sinusoid, steps, constant, sizes, vanishing, or a CSV file (docs/demand.md).",
+        show_default=False,
+    ),
+]
+Oracle = Annotated[
+    bool,
+    typer.Option(
+        "--oracle", help="Also simulate an oracle: the controller of a grid of controllers that needs the fewest GPU-hours."
+    ),
+]
+Plot = Annotated[Path | None, typer.Option(help="Draw the groups over time into this SVG file; needs --oracle.")]
+
+
 @app.command(
     epilog="Examples: ome scale kimi-k2-instruct; ome scale kimi-k2-instruct --undo; ome scale kimi-k2-instruct --resume; "
     "ome scale --simulate steps; "
@@ -28,32 +54,11 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions
 )
 def scale(
     service: OptionalService = "",
-    undo: Annotated[
-        bool, typer.Option("--undo", help="Go back to the size before the last decision, and keep this size until --resume.")
-    ] = False,
-    resume: Annotated[
-        bool,
-        typer.Option(
-            "--resume",
-            help="Follow the demand again: end --undo, and delete the RoleScales whose numbers were set by hand.",
-        ),
-    ] = False,
-    simulate: Annotated[
-        str,
-        typer.Option(
-            metavar="TRACE",
-            help="Simulate a load: sinusoid, steps, constant, sizes, vanishing, or a CSV file (docs/demand.md).",
-            show_default=False,
-        ),
-    ] = "",
-    oracle: Annotated[
-        bool,
-        typer.Option(
-            "--oracle",
-            help="Also simulate an oracle: the controller of a grid of controllers that needs the fewest GPU-hours.",
-        ),
-    ] = False,
-    plot: Annotated[Path | None, typer.Option(help="Draw the groups over time into this SVG file; needs --oracle.")] = None,
+    undo: Undo = False,
+    resume: Resume = False,
+    simulate: Simulate = "",
+    oracle: Oracle = False,
+    plot: Plot = None,
     output: Output = None,
     namespace: Namespace = "",
     kubeconfig: Kubeconfig = None,
@@ -75,30 +80,34 @@ def scale(
     if not service:
         raise UserError("name a SERVICE, or simulate a load with --simulate, such as `ome scale --simulate steps`.")
 
-    async def show(client: "Client") -> "ScalingView":
-        from ome_operator.describe.scaling import view
-
-        body, scales = await _found(client, service, namespace)
-        return view(body, scales)
-
-    async def change(client: "Client") -> list[str]:
-        return await (
-            _resume(client, service, namespace) if resume else retry_on_conflict(lambda: _undo(client, service, namespace))
-        )
-
     if undo and resume:
         raise InvalidOption("--undo keeps a previous size, and --resume ends this: use only one of them.")
-    if undo or resume:
-        for line in on_cluster(kubeconfig, context, change):
-            print_result(line)
-        return
-    found = on_cluster(kubeconfig, context, show, read_only=True)
-    if output is not None:
-        emit(output, found)
-        return
+    if undo:
+        _print_lines(edited_on_cluster(kubeconfig, context, lambda client: _undo(client, service, namespace)))
+    elif resume:
+        _print_lines(on_cluster(kubeconfig, context, lambda client: _resume(client, service, namespace)))
+    else:
+        found = on_cluster(kubeconfig, context, lambda client: _view(client, service, namespace), read_only=True)
+        _print_view(found, output)
+
+
+async def _view(client: "Client", service: str, namespace: str) -> "ScalingView":
+    from ome_operator.describe.scaling import view
+
+    return view(*await _found(client, service, namespace))
+
+
+def _print_view(found: "ScalingView", output: Format | None) -> None:
     from ome_operator.describe.scaling import lines
 
-    for line in lines(found):
+    if output is None:
+        _print_lines(lines(found))
+    else:
+        emit(output, found)
+
+
+def _print_lines(lines: Iterable[str]) -> None:
+    for line in lines:
         print_result(line)
 
 
@@ -201,8 +210,7 @@ def _simulate(simulate: str, oracle: bool, plot: Path | None) -> None:
         return [perform(task) for task in work]
 
     found = compare_controllers(simulate, run)
-    for line in table(found):
-        print_result(line)
+    _print_lines(table(found))
     for aim, value, met in aims(found):
         print_result(f"{aim}: {value}, {'met' if met else 'not met'}")
     if plot is not None:

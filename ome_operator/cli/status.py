@@ -28,24 +28,30 @@ SHARED = ("runtime", "model", "acceleratorclass")
 """Kinds for which `ome status KIND NAME` shows the rollout waves."""
 
 
+Shared = Annotated[
+    str,
+    typer.Argument(
+        metavar="[NAME]",
+        show_default=False,
+        help=f"After one of the words {', '.join(SHARED)}: name of an object. The command "
+        "shows the rollout waves of its last edit.",
+    ),
+]
+Everywhere = Annotated[bool, typer.Option("--all-namespaces", "-A", help="Show the services of all namespaces.")]
+Ranks = Annotated[bool, typer.Option("--ranks", help="Show every rank with its pod and node.")]
+Watch = Annotated[bool, typer.Option("--watch", "-w", help="Keep showing the current state until Ctrl+C.")]
+
+
 @app.command(
     epilog="Examples: ome status -A; ome status kimi-k2-instruct -n kimi-k2-instruct --ranks -w; ome status runtime rt"
 )
 def status(
     service: OptionalService = "",
-    shared: Annotated[
-        str,
-        typer.Argument(
-            metavar="[NAME]",
-            show_default=False,
-            help=f"After one of the words {', '.join(SHARED)}: name of an object. The command shows the rollout waves of "
-            "its last edit.",
-        ),
-    ] = "",
+    shared: Shared = "",
     namespace: Namespace = "",
-    everywhere: Annotated[bool, typer.Option("--all-namespaces", "-A", help="Show the services of all namespaces.")] = False,
-    ranks: Annotated[bool, typer.Option("--ranks", help="Show every rank with its pod and node.")] = False,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Keep showing the current state until Ctrl+C.")] = False,
+    everywhere: Everywhere = False,
+    ranks: Ranks = False,
+    watch: Watch = False,
     output: Output = None,
     kubeconfig: Kubeconfig = None,
     context: Context = None,

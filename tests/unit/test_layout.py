@@ -20,8 +20,8 @@ SHARED = 31
 """Largest number of class names that may belong to more than one class of the packages ome_operator and ome_local."""
 
 FUNCTION, PARAMETERS, MODULE = 50, 8, 350
-"""The most lines of a function, parameters of a function and lines of a module. A command (`cli`) has as many options as
-users need, and a constructor (`__init__`) gets as many parts as it puts together.
+"""The most lines of a function, parameters of a function and lines of a module. A command (`cli`) has as many parameters as
+users need options, and a constructor (`__init__`) gets as many parts as it puts together.
 """
 
 
@@ -90,10 +90,14 @@ def modules(*folders: str) -> dict[str, str]:
     return {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in paths}
 
 
-def test_functions_outside_commands_are_short() -> None:
-    files = modules("ome_operator", "ome_local")
-    checked = {name: text for name, text in files.items() if "cli" not in Path(name).with_suffix("").parts}
-    assert [said for name, text in checked.items() for said in oversized(name, text)] == []
+def test_functions_are_short() -> None:
+    messages = [each for name, text in modules("ome_operator", "ome_local").items() for each in oversized(name, text)]
+    assert [each for each in messages if not is_number_of_options(each)] == []
+
+
+def is_number_of_options(message: str) -> bool:
+    """Return whether a message of `oversized` is about the number of parameters of a function of the command line."""
+    return message.endswith("parameters") and "cli" in Path(message.partition(":")[0]).with_suffix("").parts
 
 
 def test_modules_are_short() -> None:

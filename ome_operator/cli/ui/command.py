@@ -13,20 +13,25 @@ from ome_operator.cli.output import print_error, print_result
 from ome_operator.errors import QuestionUnanswered
 
 if TYPE_CHECKING:
+    from ome_operator.describe.actions import CommandBuilder
     from ome_operator.kube.client import Client
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 PORT = 8765
 
 
+OnlyNamespace = Annotated[
+    str, typer.Option("--namespace", "-n", help="Show only this namespace; by default all namespaces.", show_default=False)
+]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0: any free port.")]
+Open = Annotated[bool, typer.Option("--open/--no-open", help="Open the page in the browser of this machine.")]
+
+
 @app.command(epilog="Examples: ome ui; ome ui -n kimi-k2-instruct --port 9000 --no-open; ome ui --context prod")
 def ui(
-    namespace: Annotated[
-        str,
-        typer.Option("--namespace", "-n", help="Show only this namespace; by default all namespaces.", show_default=False),
-    ] = "",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0: any free port.")] = PORT,
-    open_: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in the browser of this machine.")] = True,
+    namespace: OnlyNamespace = "",
+    port: Port = PORT,
+    open_: Open = True,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
@@ -40,32 +45,41 @@ def ui(
     shell = CommandBuilder(tuple(_flags(kubeconfig, context)))
 
     async def work(client: "Client") -> None:
-        from ome_operator.cli.live.board import ClusterPoller
-        from ome_operator.cli.ui.feed import Feed
-        from ome_operator.cli.ui.server import ClusterSite, PodReaders, serve_site
-        from ome_operator.kube.podlogs import Logs
-        from ome_operator.kube.podproxy import PodPages
-        from ome_operator.machinery.health import PortTaken
-
-        logs, pages = Logs(client.connection), PodPages(client.connection)
-        looker = ClusterPoller(client, namespace, fallback=namespace_or_default(client, ""))
-        where = f"{context} · {client.connection.server}" if context else client.connection.server
-        site = ClusterSite(client, PodReaders(logs.lines, pages.text), Feed(looker.poll), shell, where)
-        try:
-            async with serve_site(site, port) as address:
-                print_result(f"ome ui: {address.open}")
-                print_result("Anyone with this address can see what your kubeconfig can read. Press Ctrl+C to stop.")
-                with _file_for_browser(address.ticket) if open_ else nullcontext() as file:
-                    if file is not None:
-                        _start_browser(file)
-                    await asyncio.Event().wait()
-        except PortTaken as taken:
-            raise QuestionUnanswered(f"{taken}. Choose another port with --port; 0 selects a free port.") from taken
-        finally:
-            await logs.close()
-            await pages.close()
+        await _serve(client, shell, context, namespace, port, open_)
 
     on_cluster(kubeconfig, context, work, error=QuestionUnanswered, read_only=True)
+
+
+async def _serve(
+    client: "Client", shell: "CommandBuilder", context: str | None, namespace: str, port: int, open_: bool
+) -> None:
+    """Serve the page until the task is cancelled. `open_` opens it in a browser. Raises QuestionUnanswered if the port is
+    not free.
+    """
+    from ome_operator.cli.live.board import ClusterPoller
+    from ome_operator.cli.ui.feed import Feed
+    from ome_operator.cli.ui.server import ClusterSite, PodReaders, serve_site
+    from ome_operator.kube.podlogs import Logs
+    from ome_operator.kube.podproxy import PodPages
+    from ome_operator.machinery.health import PortTaken
+
+    logs, pages = Logs(client.connection), PodPages(client.connection)
+    poller = ClusterPoller(client, namespace, fallback=namespace_or_default(client, ""))
+    where = f"{context} · {client.connection.server}" if context else client.connection.server
+    site = ClusterSite(client, PodReaders(logs.lines, pages.text), Feed(poller.poll), shell, where)
+    try:
+        async with serve_site(site, port) as address:
+            print_result(f"ome ui: {address.open}")
+            print_result("Anyone with this address can see what your kubeconfig can read. Press Ctrl+C to stop.")
+            with _file_for_browser(address.ticket) if open_ else nullcontext() as file:
+                if file is not None:
+                    _start_browser(file)
+                await asyncio.Event().wait()
+    except PortTaken as error:
+        raise QuestionUnanswered(f"{error}. Choose another port with --port; 0 selects a free port.") from error
+    finally:
+        await logs.close()
+        await pages.close()
 
 
 def _flags(kubeconfig: Path | None, context: str | None) -> list[str]:
