@@ -163,7 +163,7 @@ class Download:
 
     async def _reuse(self, listing: Listing, fetches: tuple[Fetch, ...]) -> RemainingDownload:
         """Add the verified files that are already on this disk: files of other revisions, and files of a directory that was
-        filled manually. Return the rest, which has to be downloaded.
+        filled manually. Return the files that still have to be downloaded.
         """
         for fetch in fetches:
             if fetch.bytes_on_disk:

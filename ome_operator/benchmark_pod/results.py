@@ -110,8 +110,8 @@ def has_failed(found: Json) -> bool:
 
 
 def summary(found: Json, place: str) -> str:
-    """Return the BenchmarkReport as JSON. If it is longer than SUMMARY_BYTES, the last runs are left out, and if it is still
-    too long then, its longest texts are shortened. `place` is the location of the complete results.
+    """Return the BenchmarkReport as JSON. If the JSON is longer than SUMMARY_BYTES, the last runs are left out. If this
+    does not suffice, the longest texts are shortened. `place` is the location of the complete results.
     """
     rows = [_row(run) for run in found["runs"]]
     best = max(found["runs"], key=lambda run: run["metrics"].get("output_throughput") or 0.0)

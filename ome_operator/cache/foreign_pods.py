@@ -1,5 +1,5 @@
-"""Read the resource requests of foreign pods, which do not belong to services of the operator, from the API server after a
-failed placement attempt, and cache them for some minutes.
+"""Read the resource requests of foreign pods from the API server after a failed placement attempt, and cache them for some
+minutes. Foreign pods are pods that do not belong to services of the operator.
 
 The operator does not watch all pods of a cluster. Nodes are read one after the other, at most `MOST` nodes after each
 attempt.

@@ -44,7 +44,7 @@ class NodeNumbers:
 
 
 class NodeSet(AbstractSet[str]):
-    """A set of names of nodes. Its users only read it."""
+    """A set of names of nodes. Only the cache changes the set."""
 
     __slots__ = ("_count", "_flags", "_numbers")
 

@@ -147,8 +147,8 @@ def read_manifests(paths: Iterable[Path], namespace: str) -> list[Manifest]:
 def read_referenced(
     paths: Iterable[Path], given: Iterable[Path], namespace: str, using: Iterable[Manifest]
 ) -> list[Manifest]:
-    """Return the objects in `paths` to which the objects `using` may refer. Services, and the files in `given`, which the
-    caller reads separately, are left out.
+    """Return the objects in `paths` to which the objects `using` may refer. Services are left out, and so are the files in
+    `given`, which the caller reads separately.
 
     A file is not parsed if its text contains neither a name that is referred to nor an accelerator class, because parsing
     the whole catalog takes longer than all checks of a service. All files are parsed if a runtime has to be selected among

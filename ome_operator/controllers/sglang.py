@@ -1,5 +1,5 @@
-"""Reconcile the kinds of sglang.ai: for each object, write a model or a service of ome.io, once for every edit of the
-sglang.ai object, and copy the status of the ome.io object to the status of the sglang.ai object.
+"""Reconcile the kinds of sglang.ai. For each edit of an object, a model or a service of ome.io is written once. The status
+of the ome.io object is copied to the status of the sglang.ai object.
 """
 
 from datetime import datetime

@@ -17,12 +17,12 @@ number."""
 
 
 async def tidy(cluster: ClusterCache, resync: float, gone: Callable[[], int], look_s: float = LOOK_S) -> NoReturn:
-    """Discard old data periodically, forever. Between two times, every key is reconciled once or twice, and thereby requests
-    the data that it still needs.
+    """Discard old data periodically, forever. Between two times, every key is reconciled once or twice, and thereby
+    requests the data that it still needs.
 
-    Data is discarded earlier if as many services have been deleted as exist (plus `FEW`). So the data about deleted services
-    never exceeds the data about existing services by much, and recomputing the data of existing services costs no more than
-    computing the data of the deleted ones did.
+    Data is discarded earlier if as many services have been deleted as exist (plus `FEW`). So the data about deleted
+    services never exceeds the data about existing services by much. Recomputing the data of existing services costs no more
+    than computing the data of the deleted services did.
 
     `resync` is the number of seconds within which every key is reconciled. `gone` returns the number of services deleted so
     far. `look_s` is the number of seconds between two calls of `gone`.

@@ -105,8 +105,8 @@ def directory(top: str, namespace: str, identity: Any) -> str:
 
 
 def with_cache(pod: Manifest, node_directory: str, port: int) -> Manifest:
-    """Return the pod spec with a volume for the engine's cache, an init container that fills it from the agent of the node,
-    and a sidecar that hands it to the agent when the leader serves HTTP on `port`.
+    """Return the pod spec with a volume for the engine's cache, an init container that fills the volume from the agent of
+    the node, and a sidecar that sends the cache to the agent when the leader serves HTTP on `port`.
     """
     main, *others = pod["containers"]
     engine = server(main)

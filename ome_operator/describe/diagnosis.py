@@ -97,12 +97,12 @@ def find_trouble(
     groups: Iterable[Mapping[str, Any]] = (),
     back: str = "",
 ) -> ServiceTrouble:
-    """Return the problems that keep a service from being ready. `events` are the events about the service and its
-    objects, `groups` the records of its groups, in the form of `status.groups`, and `back` is the revision to which an undo
-    would return ("" if there is none).
+    """Return the problems that keep a service from being ready. `events` are the events about the service and its objects.
+    `groups` are the records of its groups, in the form of `status.groups`. `back` is the revision to which an undo would
+    return; "" if there is no such revision.
 
-    For a service whose groups are all ready, only events after they became ready are returned, because earlier problems
-    are over.
+    For a service whose groups are all ready, only events after they became ready are returned, because earlier problems are
+    over.
     """
     pods = tuple(_stuck(tree, conditions))
     messages = [stuck.message for stuck in pods if stuck.message]

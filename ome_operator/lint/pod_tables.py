@@ -56,7 +56,7 @@ class Grammar(NamedTuple):
     pattern: str
     """A regular expression for the whole text."""
     write: str
-    """The instruction to the user what to write instead of a text that does not have this form."""
+    """An instruction for the user: what to write instead of a text that does not have this form."""
 
     def matches_whole(self, text: str) -> bool:
         """Return whether the whole text has the form of this grammar."""
@@ -299,8 +299,8 @@ FORBIDDEN: Mapping[tuple[str, str], str] = {
     ("PodSpec", "activeDeadlineSeconds"): "remove it: the pods of a service have no deadline",
     ("PodSpec", "ephemeralContainers"): "remove it: `kubectl debug` adds such containers to running pods",
 }
-"""Maps each (type, field) that a pod of a StatefulSet or Deployment must not have to the instruction what to do about the
-field."""
+"""Maps each (type, field) that a pod of a StatefulSet or Deployment must not have to an instruction that states how to
+correct the field."""
 ONE_OF: Mapping[str, tuple[str, ...]] = {
     "EnvFromSource": ("configMapRef", "secretRef"),
     "EnvVarSource": ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef"),

@@ -171,7 +171,7 @@ _BUCKETS = ("--prompt-tokens-buckets", "--generation-tokens-buckets")
 
 
 def _bad_buckets(kind: str, rest: tuple[str, ...]) -> str:
-    """Return what is wrong with the values of a flag for buckets; "" if nothing is."""
+    """Return what is wrong with the values of a flag for buckets; "" if the values are valid."""
     numbers = [found for word in rest if (found := _number(word)) is not None]
     if kind not in ("default", "tse", "custom"):
         return f"{kind} is not one of default, tse and custom"

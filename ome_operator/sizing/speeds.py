@@ -51,8 +51,8 @@ def predict_speeds(
 ) -> PlannedSpeeds:
     """Return the predicted speeds of prefill and decode groups, or the reason why there are none.
 
-    `groups` has the roles `prefill` and `decode`, `hardware` the models of the GPUs on which the service may run, as
-    AcceleratorClasses name them, and `prompt` and `answer` are the mean lengths of requests in tokens.
+    `groups` has the roles `prefill` and `decode`. `hardware` are the models of the GPUs on which the service may run, as
+    AcceleratorClasses name them. `prompt` and `answer` are the mean lengths of requests in tokens.
     """
     try:
         return _predicted(groups, model, hardware, Load(prompt, answer))

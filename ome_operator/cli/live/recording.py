@@ -19,8 +19,8 @@ from ome_operator.recorder.replay import as_applied
 
 
 async def live(client: Client, namespace: str, name: str) -> Pass:
-    """Return what the operator would observe and decide now. Raises KubeError, NotFound if the service does not exist, and
-    UserError if it cannot be parsed.
+    """Return what the operator would observe and decide now. Raises KubeError if a request fails, NotFound if the service
+    does not exist, and UserError if the service cannot be parsed.
 
     The settings and the memory of a running operator are not available here. So an object that nobody has edited is treated
     as if the operator had applied its present manifest.

@@ -54,8 +54,8 @@ async def of_files(
 
 
 async def of_service(client: Client, namespace: str, name: str, roles: Collection[str], within: int) -> Trial:
-    """Return a trial for one more group of each role of a service. Raises KubeError, NotFound for the name of the service,
-    and QuestionUnanswered if its pods could not start.
+    """Return a trial for one more group of each role of a service. Raises KubeError if a request fails, NotFound if the
+    service does not exist, and QuestionUnanswered if its pods could not start.
     """
     body = await read_service_object(client, namespace, name)
     kept = await list_all(client, sorted(SURVIVES), namespace, selector(name))

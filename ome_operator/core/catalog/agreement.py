@@ -51,8 +51,9 @@ class ReportingNodes(NamedTuple):
     as in a new cluster, nodes without a record are counted, too."""
 
     def confirmed_report(self, words: Mapping[str, str], waited: timedelta) -> str | None:
-        """Return the report that is used, or None if none is confirmed yet. `words` maps nodes to their reports (a revision,
-        or facts as JSON). `waited` is the time for which the report of a single node has waited for confirmation.
+        """Return the report that is used, or None if no report is confirmed yet. `words` maps nodes to their reports (a
+        revision, or facts as JSON). `waited` is the time for which the report of a single node has waited for
+        confirmation.
 
         If the model selects nodes that an administrator named, the report of one of these nodes suffices, and other nodes
         are ignored. Otherwise two nodes have to agree, and the most frequent report is used. The report of a single node is

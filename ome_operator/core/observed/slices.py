@@ -52,7 +52,7 @@ of the name of a pod of a router's Deployment."""
 
 
 def made_by_workload(pod: Pod) -> bool:
-    """Return whether the operator's workload for the role and revision in the labels of a pod created it.
+    """Return whether a pod was created by the operator's workload for the role and the revision in the labels of the pod.
 
     The result is derived from the names of the pod and of its controller, because the UID of a deleted workload is not
     known any more, while its pods still hold accelerators. The result is also True for two other kinds of pods: pods of a

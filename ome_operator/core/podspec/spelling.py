@@ -97,8 +97,8 @@ class _Field(NamedTuple):
 
 
 def misspelled_fields(service: InferenceService, runtime: Runtime | None) -> tuple[str, ...]:
-    """Return a sentence for each field of pods, in a service and its runtime, that does not exist at its place, but
-    resembles a valid field, or is valid at another place.
+    """Return a sentence for each misspelled or misplaced field of pods in a service and its runtime. Such a field does not
+    exist at its place, and either resembles a valid field or is valid at another place.
     """
     return _misspelled(service.spec, runtime)
 

@@ -121,7 +121,7 @@ class MissingReference(NamedTuple):
 
     field: str
     sentence: str
-    """A statement of what does not exist, with what to do about it."""
+    """A text that states which object does not exist, and what to do."""
 
 
 def missing_references(item: Object[Any], existing: Collection[Ref]) -> tuple[MissingReference, ...]:

@@ -34,9 +34,9 @@ def role_scale(snapshot: Snapshot, component: str) -> Child | None:
 
 
 def set_by_hand(scale: Child) -> bool:
-    """Return whether somebody has changed the number of a RoleScale since the operator last wrote it: at its creation, or to
-    remove all groups of a service, or to create them again. The generation shows this, because only a change of the spec
-    increases it.
+    """Return whether somebody has changed the number of a RoleScale since the operator last wrote the number. The operator
+    writes the number when it creates the RoleScale, removes all groups of the service, or creates them again. The
+    generation of the RoleScale shows whether it was changed, because only a change of the spec increases the generation.
     """
     return scale.generation > 1 and scale.generation != scale.woken
 
