@@ -112,8 +112,9 @@ async def _stopped(client: Client, steps: StepReporter, services: Iterable[Manif
 
 async def _may_write_services(client: Client, steps: StepReporter, deployment: Manifest) -> bool:
     """Return whether the pods of a Deployment may write the status of the services in all namespaces. OME's controller has
-    this right. Any user may create a Deployment with the label of that controller: with pods it would block the adoption,
-    and without pods it would hide a controller that still runs. Return True if the rights cannot be determined.
+    this right. Any user may create a Deployment with the label of that controller. Such a Deployment would block the
+    adoption if it has pods, and would hide a controller that still runs if it has none. Return True if the rights cannot
+    be determined.
     """
     name, namespace = deployment["metadata"]["name"], deployment["metadata"]["namespace"]
     account = deployment["spec"]["template"]["spec"].get("serviceAccountName") or "default"

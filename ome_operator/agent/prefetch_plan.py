@@ -104,8 +104,8 @@ def room(memory: MemoryState, held: int = 0) -> tuple[int, str]:
 
 def plan(sizes: Mapping[str, int], cached: Mapping[str, Sequence[int]], block: int, limit: int) -> list[Piece]:
     """Return the pieces to read, in order, such that at most `limit` bytes are added to the page cache. Files are divided
-    into blocks of `block` bytes. `cached` maps names to the bytes of each block that are in the page cache already;
-    without an entry, none are. Blocks that are completely in the page cache are left out.
+    into blocks of `block` bytes. `cached` maps names to the bytes of each block that are in the page cache already; a
+    file without an entry has no cached bytes. Blocks that are completely in the page cache are left out.
     """
     pieces, left = list[Piece](), limit
     for name in weights_in_order(sizes):

@@ -1,7 +1,7 @@
 """Decide when a gang in a queue of Kueue is created again.
 
 A service in a queue of Kueue takes no part in the admission of gangs to nodes, because the quota of the queue decides, not
-the capacity of nodes. Its pods that have no node take no node from other services. They are therefore created at once and
+the capacity of nodes. Pods that have no node take no node from other services. The pods are therefore created at once and
 are not removed, so that they keep their place in the queue. If only a part of its gang was admitted in time, the nodes are
 released, and the gang is created again after a pause.
 """

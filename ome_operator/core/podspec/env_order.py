@@ -32,7 +32,7 @@ def _wrong(box: Any) -> bool:
 
 
 def order_variables(env: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the variables in an order in which every reference to another of the variables can be expanded. If variables
+    """Return the variables in an order in which every reference from one variable to another can be expanded. If variables
     refer to each other in a circle, no such order exists, and some of their references cannot be expanded.
     """
     place = {str(item.get("name")): at for at, item in enumerate(env)}

@@ -21,13 +21,13 @@ _PLACING = (
     "nodeSelector", "affinity", "tolerations", "schedulerName", "schedulingGates", "topologySpreadConstraints",
     "priorityClassName", "resourceClaims", "resources", "hostNetwork", "runtimeClassName", "overhead",
 )  # fmt: skip
-"""Fields of a pod spec that decide on which nodes the pod may run, and what it takes there."""
+"""Fields of a pod spec that determine the nodes on which the pod may run, and the resources that it uses there."""
 
 
 def waiting_since(snapshot: Snapshot, intent: Intent, clock: Clock, placing: Mapping[str, Any]) -> datetime | None:
-    """Return since when pods of the target revision have waited for a volume, a quota or a node. Return None if none waits,
-    if a container of the target has failed, or if the target requests other nodes, amounts or claims than the earlier
-    revisions.
+    """Return since when pods of the target revision have waited for a volume, a quota or a node. Return None if no pod
+    waits, if a container of the target has failed, or if the target requests other nodes, amounts or claims than the
+    earlier revisions.
 
     `placing` is `status.placement` of this pass.
     """
