@@ -14,7 +14,7 @@ from ome_local.binaries.versions import CONTROL_PLANE, NODE
 from ome_local.cluster import Cluster, Row
 from ome_local.images import build as container_images
 from ome_local.lifecycle import down as take_down
-from ome_local.nodes import MACHINES, machine
+from ome_local.nodes import machine
 from ome_local.progress import step
 from ome_local.realnode.spec import NAME
 from ome_local.spec import Spec
@@ -44,54 +44,20 @@ _KEPT = ("accelerator", "gpus_per_node", "start_delay_s", "audit", "fast", "kind
 differ from the cluster."""
 
 
-Nodes = Annotated[int, typer.Option(min=0, max=5000, help="Number of simulated nodes.")]
-Accelerator = Annotated[str, typer.Option(help=f"Accelerator of the simulated nodes: {', '.join(MACHINES)}.")]
-GpusPerNode = Annotated[
-    int | None,
-    typer.Option(min=0, max=72, help="Number of GPUs per simulated node; by default the number that such a machine has."),
-]
-StartDelay = Annotated[float, typer.Option(min=0, help="Seconds until a simulated pod is Ready.")]
-Audit = Annotated[bool, typer.Option("--audit", help="Write every API request to audit.log.")]
-Fast = Annotated[
-    bool,
-    typer.Option(
-        "--fast",
-        help="Settings for large clusters: controllers may send more requests, and no Endpoints objects are created.",
-    ),
-]
-Kind = Annotated[bool, typer.Option("--kind", help="Use the control plane of kind, which needs Docker.")]
-Workers = Annotated[
-    int,
-    typer.Option(
-        min=0, max=16, help="Number of worker nodes of kind. If it is 0, the control plane node of kind runs pods."
-    ),
-]
-Kubernetes = Annotated[
-    str,
-    typer.Option(
-        help="Kubernetes version of the control plane, such as 1.37. Run `up` again with the next minor version to upgrade."
-    ),
-]
-RealNode = Annotated[
-    bool,
-    typer.Option("--real-node", help="Also run a kubelet on this machine as the node real-0, which needs Linux and root."),
-]
-
-
 @app.command(epilog="Example: ome local up --name mine --nodes 16 --accelerator h200")
 def up(
     ctx: typer.Context,
     name: Name = layout.DEFAULT_NAME,
-    nodes: Nodes = 0,
-    accelerator: Accelerator = "h200",
-    gpus_per_node: GpusPerNode = None,
-    start_delay: StartDelay = 0.0,
-    audit: Audit = False,
-    fast: Fast = False,
-    kind: Kind = False,
-    workers: Workers = 0,
-    kubernetes: Kubernetes = "",
-    real_node: RealNode = False,
+    nodes: options.Nodes = 0,
+    accelerator: options.Accelerator = "h200",
+    gpus_per_node: options.GpusPerNode = None,
+    start_delay: options.StartDelay = 0.0,
+    audit: options.Audit = False,
+    fast: options.Fast = False,
+    kind: options.Kind = False,
+    workers: options.Workers = 0,
+    kubernetes: options.Kubernetes = "",
+    real_node: options.RealNode = False,
     extras: options.With = None,
 ) -> None:
     """Create the cluster, or start the parts of it that do not run.

@@ -1,5 +1,5 @@
-"""Validate combinations of the options of `ome local up`, with each other and with the options with which the cluster was
-created. Each error states which option to omit.
+"""Declare the options of `ome local up`, and validate them: their combinations, and whether the existing cluster can follow
+them. Each error states which option to leave out.
 """
 
 from collections.abc import Collection
@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ome_local.binaries.versions import KUBERNETES, minor
+from ome_local.nodes import MACHINES
 from ome_local.spec import ClusterFile, Spec
 from ome_operator.errors import InvalidOption, UserError
 
@@ -20,6 +21,38 @@ CALLED = ("kueue", "keda")
 With = Annotated[
     list[str] | None,
     typer.Option("--with", metavar="PROGRAM", help=f"Also run this program with the cluster: {', '.join(EXTRAS)}."),
+]
+Nodes = Annotated[int, typer.Option(min=0, max=5000, help="Number of simulated nodes.")]
+Accelerator = Annotated[str, typer.Option(help=f"Accelerator of the simulated nodes: {', '.join(MACHINES)}.")]
+GpusPerNode = Annotated[
+    int | None,
+    typer.Option(min=0, max=72, help="Number of GPUs per simulated node; by default the number that such a machine has."),
+]
+StartDelay = Annotated[float, typer.Option(min=0, help="Seconds until a simulated pod is Ready.")]
+Audit = Annotated[bool, typer.Option("--audit", help="Write every API request to audit.log.")]
+Fast = Annotated[
+    bool,
+    typer.Option(
+        "--fast",
+        help="Settings for large clusters: controllers may send more requests, and no Endpoints objects are created.",
+    ),
+]
+Kind = Annotated[bool, typer.Option("--kind", help="Use the control plane of kind, which needs Docker.")]
+Workers = Annotated[
+    int,
+    typer.Option(
+        min=0, max=16, help="Number of worker nodes of kind. If it is 0, the control plane node of kind runs pods."
+    ),
+]
+Kubernetes = Annotated[
+    str,
+    typer.Option(
+        help="Kubernetes version of the control plane, such as 1.37. Run `up` again with the next minor version to upgrade."
+    ),
+]
+RealNode = Annotated[
+    bool,
+    typer.Option("--real-node", help="Also run a kubelet on this machine as the node real-0, which needs Linux and root."),
 ]
 
 

@@ -93,8 +93,7 @@ class _DemandMemory:
     zero_decided_at: float = float("-inf")
     """Time of the last decision if the schedule needs no groups according to this decision; otherwise minus infinity."""
     reserved: Mapping[str, int] = field(default_factory=dict)
-    """Maps each role to the number of groups that existed at the last decision, if free nodes were reserved for more
-    groups; otherwise {}."""
+    """Maps each role to its number of groups at the last decision; {} if that decision reserved no free nodes."""
 
 
 class DemandScaler:

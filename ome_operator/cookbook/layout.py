@@ -223,6 +223,11 @@ def _hints(
         if left.tokens < wanted:
             fp8 = "" if request.kv_cache_dtype else " --kv-cache-dtype fp8_e4m3 doubles the size of the cache."
             yield f"A request of {wanted:,} tokens does not fit: the engine rejects requests longer than the cache.{fp8}"
+    yield from _about_options(request, served)
+
+
+def _about_options(request: RecipeRequest, served: ServedModel) -> Iterator[str]:
+    """Yield notes about the consequences of options that the request sets or leaves out."""
     if request.prefix_cache:
         yield (
             "The router sends prompts with the same prefix to the same prefill group. Within the group, a rank is chosen "
