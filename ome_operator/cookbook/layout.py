@@ -242,10 +242,7 @@ def _about_options(request: RecipeRequest, served: ServedModel) -> Iterator[str]
             "support the model's own type."
         )
     if request.host_network:
-        yield (
-            "Pods use the host network, so the engine's ports must be free on the node, and no NetworkPolicy applies to "
-            "the pods."
-        )
+        yield "Pods use the host network: the engine's ports must be free on the node, and no NetworkPolicy applies to them."
     for asked, own in (
         (request.reasoning_parser, served.reasoning_parser),
         (request.tool_call_parser, served.tool_call_parser),

@@ -29,7 +29,7 @@ WORDS: Mapping[str, CommandWord] = {
         "Service",
         "the status is older than the last edit of the service; or no operator renews its Lease, and the state of the "
         "pods contradicts the condition Ready",
-        "wait a few seconds; if the word stays, check that the operator runs: kubectl get pods -A -l "
+        "wait a few seconds; if the service stays Outdated, check that the operator runs: kubectl get pods -A -l "
         "app.kubernetes.io/name=ome-operator",
         state=State.STARTING,
     ),

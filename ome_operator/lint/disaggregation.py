@@ -89,9 +89,9 @@ def transfer_differs(subject: Subject) -> Iterator[RuleHit]:
         role, start, here, there = found
         message = f"prefill has --disaggregation-transfer-backend {here}, and decode has {there}"
         yield RuleHit(
-            locate_flag(role, start, "write the same value of --disaggregation-transfer-backend for both"),
+            locate_flag(role, start, "--disaggregation-transfer-backend"),
             message,
-            "write the same value for both",
+            "write the same value of --disaggregation-transfer-backend for both",
         )
 
 
@@ -157,7 +157,7 @@ def drafts_differ(subject: Subject) -> Iterator[RuleHit]:
             yield RuleHit(
                 locate_flag(role, start, flag),
                 f"prefill has {flag} {here}, and decode has {there}",
-                "write the same value of {flag} for both",
+                f"write the same value of {flag} for both",
             )
 
 

@@ -147,7 +147,7 @@ def eplb_without_exchange(subject: Subject) -> Iterator[RuleHit]:
         asked = [name for name in ("--enable-eplb", "--ep-num-redundant-experts") if start.last_argument(name)]
         if asked and not found.backend and found.ep and found.ep > 1:
             message = f"{asked[0]} is given without an all-to-all backend"
-            yield RuleHit(locate_flag(role, start, asked[0]), message, "add --moe-a2a-backend=deepep, or remove {asked[0]}")
+            yield RuleHit(locate_flag(role, start, asked[0]), message, f"add --moe-a2a-backend=deepep, or remove {asked[0]}")
 
 
 @rule(

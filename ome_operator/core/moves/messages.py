@@ -39,7 +39,7 @@ def _why(move: Move, facts: MoveFacts, policy: MovePolicy, first: WaitCondition,
     who = f"router {move.member}" if move.component == keys.ROUTER else f"{facts.title} group {move.member}"
     reason, what = _state(move, facts, policy, first, now)
     others = count(facts.more, "other router" if move.component == keys.ROUTER else "other group")
-    more = f"; {others} of the role will leave their nodes afterwards" if facts.more else ""
+    more = f"; {others} of the role will be moved afterwards" if facts.more else ""
     return ReasonedMessage(reason, f"{who} leaves node {move.node} ({move.cause}): {what}{more}")
 
 

@@ -26,7 +26,7 @@ REFUSALS = {
     "namespace": (
         TEXT,
         NotServed('namespaces "nope" not found'),
-        "namespace nope does not exist: create it, or name another",
+        "namespace nope does not exist: create it, or name another namespace",
     ),
     "api-server": (TEXT, Invalid("spec.engine: no"), "spec.engine: no"),
     "policy": (TEXT, Forbidden("exceeded quota"), "exceeded quota"),
@@ -73,7 +73,7 @@ def test_diff_names_each_refusal_once_and_in_json(monkeypatch: pytest.MonkeyPatc
     text = yaml.safe_dump_all([OTHER, {**OTHER, "metadata": {"name": "worse", "namespace": "nope"}}])
     told = diff(monkeypatch, tmp_path, text, NotServed('namespaces "nope" not found'), "-o", "yaml")
     said = [
-        f"InferenceService nope/{name}: namespace nope does not exist: create it, or name another"
+        f"InferenceService nope/{name}: namespace nope does not exist: create it, or name another namespace"
         for name in ("bad", "worse")
     ]
     printed = yaml.safe_load(told.stdout)

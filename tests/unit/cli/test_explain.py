@@ -50,7 +50,8 @@ def test_explain_states_what_decides_between_equal_candidates(tmp_path: Path) ->
     assert (code, "quantization not stated, treated as none" in text) == (0, True), text
     assert "chosen   ClusterServingRuntime a: weight × priority 1\n" in text
     assert (
-        "fits     ClusterServingRuntime b: weight × priority 1, the same as the chosen runtime, which is preferred" in text
+        "fits     ClusterServingRuntime b: weight × priority 1, the same score as the chosen runtime, which is preferred"
+        in text
     )
     assert "because its name is first in the alphabet\n" in text
     assert "fits     ClusterServingRuntime c: weight × priority 0\n" in text
@@ -89,7 +90,7 @@ def test_file_without_a_service_is_refused_with_a_remedy(tmp_path: Path) -> None
     result = CliRunner().invoke(app, ["runtime", "-f", str(CONFIG / "accelerators")])
     assert isinstance(result.exception, QuestionUnanswered)
     assert str(result.exception).endswith(
-        "contains neither an InferenceService nor a Serving: name a file with one of them."
+        "contains neither an InferenceService nor a Serving: name a file that contains such an object."
     )
 
 

@@ -73,7 +73,7 @@ def test_no_public_image_is_used_without_image_flags(given: list[Settings]) -> N
         ("", ""),
         ("r.example.com/op:1", "r.example.com/agent:1"),
     ]
-    assert [said.partition(":")[0] for said in missing_image_features("", "")] == [
+    assert [said.partition(",")[0] for said in missing_image_features("", "")] == [
         "--sidecar-image is not set",
         "--tools-image is not set",
     ]

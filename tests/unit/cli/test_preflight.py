@@ -187,7 +187,7 @@ def test_preflight_checks_a_service_scaled_to_zero(monkeypatch: pytest.MonkeyPat
         ("[", "cannot be read"),
         ("", "no object of this operator"),
         ("- 1\n", "no object of this operator"),
-        (yaml.safe_dump(runtime()), "no InferenceService in these files"),
+        (yaml.safe_dump(runtime()), "these files contain no InferenceService"),
         (yaml.safe_dump({**service(), "spec": 7}), "team/svc|svc in namespace team cannot be read"),
         (yaml.safe_dump(service(runtime={"name": "none"})), "runtime none|ServingRuntime none"),
         (yaml.safe_dump(service(model={"name": "none"})), "none"),

@@ -65,7 +65,7 @@ def test_undo_accepts_every_spelling_of_a_service_name(words: tuple[str, ...], m
 
 def test_undo_refuses_two_different_namespaces(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster(monkeypatch)
-    with pytest.raises(UserError, match="SERVICE team/r1 is in namespace team, but -n is other: leave out one of them"):
+    with pytest.raises(UserError, match="SERVICE team/r1 is in namespace team, but -n is other: leave out one of the two"):
         ome("undo", "team/r1", "-n", "other")
 
 

@@ -59,7 +59,7 @@ def test_undo_is_suggested_if_the_new_revision_may_be_the_cause() -> None:
 
     for reason in ("ImagePullBackOff", "ErrImagePull", "InvalidImageName", "CrashLoopBackOff", "OOMKilled", "Error"):
         assert offered(reason, "old") == (
-            f"revision old was complete before; to go back to it: ome undo {one['metadata']['name']} -n "
+            f"revision old was complete before; to go back to this revision: ome undo {one['metadata']['name']} -n "
             f"{one['metadata']['namespace']}"
         )
     for reason in ("Starting", "Unschedulable", "NodeLost", "NotReady", "NotCreated"):

@@ -46,7 +46,7 @@ def test_announced_waves_equal_those_of_the_operator() -> None:
     [
         (3, {}, ["in 3 waves: 1 service first, then 1, 1 more (default"]),
         (1, {}, []),
-        (4, {"rollout_waves": "100%"}, ["restarts groups of 4 services, all of them in a single wave"]),
+        (4, {"rollout_waves": "100%"}, ["restarts groups of 4 services, which form a single wave"]),
         (
             4,
             {"rollout_waves": "2, 100%", "rollout_bake": "0s"},

@@ -98,4 +98,4 @@ def test_unprocessed_edit_suggests_checking_the_operator() -> None:
     found = find_trouble(tree(later, world.observed()), later["status"]["conditions"], ())
     assert found.next.endswith("kubectl get pods -A -l app.kubernetes.io/name=ome-operator")
     shown = text(found)
-    assert "the operator has not processed the last edit yet\n" in shown and "→ wait a few seconds" in shown
+    assert "the operator has not processed the last edit of the service yet\n" in shown and "→ wait a few seconds" in shown

@@ -42,4 +42,4 @@ async def test_the_last_complete_revision_is_offered_for_a_new_one_that_fails() 
 
     found = await read_trouble(FakeApi({"list_objects": listed, "get": service}), "team", "svc")
     assert [stuck.reason for stuck in found.pods] == ["ImagePullBackOff"]
-    assert found.back == "revision old was complete before; to go back to it: ome undo svc -n team"
+    assert found.back == "revision old was complete before; to go back to this revision: ome undo svc -n team"

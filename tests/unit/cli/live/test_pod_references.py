@@ -38,7 +38,7 @@ async def sentence(api: FakeApi, others: Any = (), **engine: Any) -> str:
 
 async def test_missing_claim_of_a_new_service_is_reported() -> None:
     api = on_claim(clusters.empty(clusters.NODES), ABSENT)
-    assert (await sentence(api)).endswith(f"6 objects added. But PersistentVolumeClaim weights {SAID}")
+    assert (await sentence(api)).endswith(f"6 objects added. But PersistentVolumeClaim weights {SAID} PersistentVolumeClaim")
     assert [call for call in api.calls if call.verb == "get_metadata"] == [
         Call("get_metadata", CLAIM, "weights", namespace="team")
     ]
@@ -65,7 +65,7 @@ async def test_missing_reference_is_reported_for_an_edit_of_a_serving_service() 
     api.answers["get_metadata"] = ABSENT
     source = {"secretKeyRef": {"name": "token", "key": "hub"}}
     told = await sentence(api, runner={"env": [{"name": "TOKEN", "valueFrom": source}]})
-    assert "answers no requests meanwhile" in told and told.endswith(f". But Secret token {SAID}")
+    assert "answers no requests meanwhile" in told and told.endswith(f". But Secret token {SAID} Secret")
 
 
 def test_references_are_found_in_every_part_of_a_pod() -> None:

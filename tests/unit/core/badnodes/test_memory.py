@@ -50,7 +50,7 @@ def test_three_failures_blame_a_node() -> None:
         found = choose_avoided_nodes(memory, nodes(), T + 1000)
         assert found.avoided_in("team").keys() == ({"n1"} if times >= FAILURES else set())
         assert not found.avoided_in("elsewhere")
-    assert found.avoided_in("team")["n1"] == "engine of team/svc failed there 5 times, last with Error: it died"
+    assert found.avoided_in("team")["n1"] == "engine of team/svc failed on this node 5 times, last with Error: it died"
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,9 @@ def test_failures_of_another_revision_or_role_are_counted_apart() -> None:
 def test_node_blamed_by_two_namespaces_is_avoided_by_all() -> None:
     memory = after(*failures("n1", 3), *failures("n1", 3, OTHER), *failures("n2", 3, ROLE._replace(service="b")))
     found = choose_avoided_nodes(memory, nodes(), T + 1000)
-    assert found.everybody == {"n1": "services of 2 namespaces failed there"}, "the message names no tenant to other tenants"
+    assert found.everybody == {"n1": "services of 2 namespaces failed on this node"}, (
+        "the message names no tenant to other tenants"
+    )
     assert found.namespaces.keys() == {"team"}
     two = after(*failures("n1", 3), *failures("n1", 3, ROLE._replace(service="b")))
     assert not choose_avoided_nodes(two, nodes(), T + 1000).everybody, "two services of one namespace count as one"

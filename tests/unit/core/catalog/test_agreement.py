@@ -55,7 +55,7 @@ def test_report_of_a_single_node_is_not_used_for_other_nodes() -> None:
     assert found.pin is None and found.condition is not None
     assert (found.condition.status, found.condition.reason) == (None, "Unconfirmed")
     assert found.condition.message.startswith(
-        f"node evil reports revision {EVIL}; it is used when a second node confirms it"
+        f"node evil reports revision {EVIL}; this report is used when a second node confirms it"
     )
 
 

@@ -132,7 +132,9 @@ def test_labels_of_cluster_models_are_not_limited() -> None:
 def test_status_says_if_no_label_was_available_for_a_model() -> None:
     model = replace(parts.model(URI, "k2"), kind="BaseModel", namespace="team-a")
     said = plain(model_status(model, (), frozenset(), NOW, {"a": one()}))[0]
-    assert said["message"].startswith("1 node holds the model, but no node has its label yet; a node gets at most 1000 ")
+    assert said["message"].startswith(
+        "1 node holds the model, but no node has the label of the model yet; a node gets the labels of at most 1000 "
+    )
 
 
 def test_the_summary_is_nodes_share_and_time() -> None:

@@ -135,7 +135,7 @@ def test_status_says_that_agents_are_silent_about_a_manually_labelled_model() ->
         (found,) = [one["message"] for one in status["conditions"] if one["type"] == "Ready"]
         return str(found)
 
-    assert "no model agent reports it" in message(
+    assert "no model agent reports the model" in message(
         agent=True
-    ) and f"set the label {label}. To list the agents: {AGENT_PODS}" in message(agent=True)
+    ) and f"sets the label {label}. To list the agents: {AGENT_PODS}" in message(agent=True)
     assert message(agent=False) == message(agent=True, holdings={"n": holding}) == "1 node holds the model"

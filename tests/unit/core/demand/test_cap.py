@@ -22,8 +22,10 @@ def used(**other: object) -> ScalingState:
 def test_no_group_or_router_is_added_above_the_hourly_limit() -> None:
     made, after = decide_size(samples(20.0, in_flight=250), fleet(), FEW, used(), NOW)
     assert (made.size, made.hold) == ((2, 1, 1), HoldReason.CAPPED)
-    assert "this needs 6 prefill and 1 decode groups" in made.why
-    assert made.why.endswith("; the limit of 2 changes within an hour (changesPerHour) is reached")
+    assert "the service needs 6 prefill and 1 decode groups" in made.why
+    assert made.why.endswith(
+        "; no further change is permitted now, because there were 2 changes within an hour (changesPerHour)"
+    )
     assert after.last[-1].hold == HoldReason.CAPPED and after.changes == USED
     again, later = decide_size(samples(20.0, in_flight=250), fleet(), FEW, after, NOW)
     assert (again.size, later.last) == (made.size, after.last)

@@ -54,7 +54,7 @@ def test_size_is_kept_and_reason_given_without_a_prediction() -> None:
     missing = PlannedSpeeds(missing="`ome plan` has no prediction: No data for the GPU x")
     made, after = decide_size(idle(20.0), fleet(), TARGETS, unknown(), NOW, missing)
     assert (made.size, made.hold, made.basis) == ((2, 1, 1), HoldReason.UNMEASURED, {})
-    assert made.why.endswith("unknown: `ome plan` has no prediction: No data for the GPU x")
+    assert made.why.endswith("the speed of the groups: `ome plan` has no prediction: No data for the GPU x")
     assert after.learned.request == (1000.0, 100.0), "the lengths for which a prediction is asked"
     made, _ = decide_size((), fleet(), TARGETS, unknown(), NOW, missing)
     assert "ome plan" not in made.why

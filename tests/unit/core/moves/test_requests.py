@@ -90,7 +90,7 @@ def test_every_group_that_ome_move_named_moves_in_turn() -> None:
     asked = ", ".join(f"decoder/{number} {fleet.world.now.isoformat()}" for number in (2, 0))
     fleet.world.service = replace(fleet.world.service, annotations={keys.MOVE: asked})
     fleet.run()
-    assert said(fleet)[1].endswith("; 1 other group of the role will leave after it")
+    assert said(fleet)[1].endswith("; 1 other group of the role will be moved afterwards")
     fleet.until(
         "moved", lambda: not fleet.moves() and before.isdisjoint(pod.uid for pod in fleet.world.pods.values()), whole=True
     )

@@ -33,8 +33,8 @@ def test_unknown_conditions_and_taints_are_not_faults() -> None:
 @pytest.mark.parametrize(
     ("capacity", "allocatable", "said"),
     [
-        ({"nvidia.com/gpu": "8"}, {"nvidia.com/gpu": "7"}, "7 of 8 nvidia.com/gpu are allocatable"),
-        ({"amd.com/gpu": "8"}, {"amd.com/gpu": "0"}, "0 of 8 amd.com/gpu are allocatable"),
+        ({"nvidia.com/gpu": "8"}, {"nvidia.com/gpu": "7"}, "only 7 of 8 nvidia.com/gpu are allocatable"),
+        ({"amd.com/gpu": "8"}, {"amd.com/gpu": "0"}, "only 0 of 8 amd.com/gpu are allocatable"),
         ({"nvidia.com/gpu": "8"}, {"nvidia.com/gpu": "8"}, ""),
         ({"nvidia.com/gpu": "8"}, {}, ""),
         ({"cpu": "64"}, {"cpu": "63"}, ""),

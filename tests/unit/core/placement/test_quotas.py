@@ -42,22 +42,24 @@ def test_equal_replacement_fits_into_a_full_quota(resource: str) -> None:
     assert shortage([quota(full, full)], same) == ""
     more = QuotaChange(((pod(), 5),), ((pod(), 4),))
     said = shortage([quota(full, full)], more)
-    assert said.startswith("ResourceQuota q: the new revision needs ") and f" {resource}, and " in said
+    assert (
+        said.startswith("ResourceQuota q has too little left: the new revision needs ") and f" {resource}, but only " in said
+    )
     assert f"(hard {full[resource]}, used {full[resource]}, of which the old revision releases " in said
 
 
 def test_lowered_quota_permits_less_than_the_service_uses() -> None:
     lowered = quota({"pods": "2"}, {"pods": "4"})
     assert shortage([lowered], QuotaChange(((pod(), 4),), ((pod(), 4),))) == (
-        "ResourceQuota q: the new revision needs 4 pods, and 2 would be available (hard 2, used 4, of which the old "
-        "revision releases 4)"
+        "ResourceQuota q has too little left: the new revision needs 4 pods, but only 2 would be available (hard "
+        "2, used 4, of which the old revision releases 4)"
     )
 
 
 def test_cpu_amounts_are_formatted_as_kubernetes_quantities() -> None:
     small = quota({"requests.cpu": "1"}, {"requests.cpu": "500m"})
     change = QuotaChange(((pod("2500m"), 1),), ((pod("500m"), 1),))
-    assert "needs 2500m requests.cpu, and 1 would be available" in shortage([small], change)
+    assert "needs 2500m requests.cpu, but only 1 would be available" in shortage([small], change)
 
 
 def test_resources_without_a_hard_limit_are_not_limited() -> None:

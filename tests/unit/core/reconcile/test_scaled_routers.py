@@ -143,4 +143,4 @@ def test_advice_warns_about_several_cache_aware_routers(args: list[str], number:
     world.settle()
     scale(world, number)
     world.settle()
-    assert (f"the policy of the {number} routers is cache_aware" in advice(world)) == told
+    assert (f"each of the {number} routers with the policy cache_aware knows only" in advice(world)) == told

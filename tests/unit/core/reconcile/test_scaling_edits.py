@@ -98,7 +98,7 @@ def _edits() -> dict[str, Edit]:
             CLASSES[one], {"minReplicas": 4, **CLASSES[one]}, 4, says
         )
     for one, two in ((one, two) for one in CLASSES for two in CLASSES if one not in (two, "None")):
-        says = "was set by hand, so decoder has this number" if two == "Demand" else ""
+        says = "somebody has set RoleScale svc-decoder by hand" if two == "Demand" else ""
         size = 1 if two == "None" else SIZE
         found[f"{one or 'by hand'} becomes {two or 'by hand'}"] = Edit(CLASSES[one], {**BOUNDS, **CLASSES[two]}, size, says)
     return found

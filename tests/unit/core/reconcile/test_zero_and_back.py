@@ -190,7 +190,7 @@ def test_autoscaler_that_writes_zero_does_not_interrupt_a_wake() -> None:
     assert len(one.living_pods("engine")) == 2 and one.condition("Ready")["status"] == "True"
     said = sync(one.service, one.deps, one.observed(), one.now).status["conditions"]
     advice = next(told["message"] for told in said if told["type"] == "Advice")
-    assert "RoleScale svc-engine asks for 0 groups, and 2 are kept until" in advice
+    assert "RoleScale svc-engine asks for 0 groups, but a request has woken the service, so 2 are kept until" in advice
     one.now += timedelta(seconds=900)
     one.settle()
     assert answered(one) and not one.living_pods("engine") and asked(one) == {"engine": 0, "decoder": 0}

@@ -83,7 +83,7 @@ def test_message_reports_groups_without_a_record(monkeypatch: pytest.MonkeyPatch
     world.run(2)
     assert world.service.status["groups"] == whole[:2]
     said = world.condition("Advice")["message"]
-    assert "status.groups can hold only 2 of 3 groups" in said
+    assert "status.groups has space for only 2 of 3 groups" in said
     before = world.service.status
     world.run(3)
     assert world.service.status == before and world.condition("Ready")["status"] == "True"

@@ -61,7 +61,7 @@ def go(
 def test_a_silent_leader_is_recycled_after_the_timeout_of_hangs() -> None:
     step = go(groups(), SINCE + 10)
     assert (step.record.phase, step.again) == (rec.SILENT, 50.0)
-    assert step.note.endswith("it is recycled after 60 s in this state")
+    assert step.note.endswith("the operator recycles the group after 60 s in this state")
     assert go(groups(), SINCE + 59).record.phase == rec.SILENT
     done = go(groups(), SINCE + 60, {**RECORDS, "g-0": step.record}).record
     assert (done.phase, done.recycles, (done.failure or {})["reason"]) == (rec.RECYCLING, 1, "Silent")
@@ -151,7 +151,7 @@ def test_a_paused_engine_is_not_recycled(ready: bool) -> None:
         some, {n: s.record for n, s in steps.items()}, PLAIN, lambda _: False, NOW + timedelta(hours=5), paused
     )[0]["g-0"]
     assert later.record.phase == (rec.READY if ready else rec.NOT_READY)
-    assert ready or later.note.endswith("because its token generation is paused, so it is not recycled")
+    assert ready or later.note.endswith("because its token generation is paused, so the operator does not recycle the group")
 
 
 @pytest.mark.parametrize("block", range(10 if SOAK else 2))

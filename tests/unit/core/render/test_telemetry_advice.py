@@ -76,4 +76,4 @@ def test_telemetry_advice_names_annotation() -> None:
     off = {keys.REGISTRY: "false"}
     found = said(SGLANG, router(False), **off)
     assert said(SGLANG, router(False, **off)) == found
-    assert found.startswith('the annotation ome.io/registry: "false"') and found.endswith("remove it")
+    assert found.startswith('the annotation ome.io/registry: "false"') and found.endswith("remove the annotation")

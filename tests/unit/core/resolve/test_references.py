@@ -213,7 +213,7 @@ def test_reference_missing_in_files_may_exist_on_the_cluster() -> None:
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        ({"trafficScenarios": ["D(100"]}, "spec.trafficScenarios has 'D(100', which is not supported"),
+        ({"trafficScenarios": ["D(100"]}, "spec.trafficScenarios has 'D(100', which is not a supported scenario"),
         ({"outputLocation": {"storageUri": "hf://a/b"}}, "spec.outputLocation.storageUri hf://a/b is not supported here"),
         ({"endpoint": {"endpoint": {"url": "http://x", "apiFormat": "cohere"}}}, "apiFormat cohere is not supported"),
         ({"task": "image-to-text"}, "spec.task image-to-text is not supported"),

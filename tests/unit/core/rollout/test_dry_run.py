@@ -140,7 +140,7 @@ def test_unchecked_pods_give_advice_until_the_rollout_is_complete() -> None:
     world = edited(serving(), replace(SHAPE, image="b"))
     asked = check(world)
     target = asked.revision.partition(".")[0]
-    said = f"the dry run did not check every pod of revision {target}, which is rolled out nevertheless: no right"
+    said = f"the dry run did not check every pod of revision {target}, and the revision is rolled out nevertheless: no right"
     facts = {"remarks": {target: "no right"}, "checks": {asked.revision: ""}}
     plan = passed(world, **facts)
     assert condition(plan, "Advice") == ("ClusterWarnings", said) and plan.delete, "the rollout continues"

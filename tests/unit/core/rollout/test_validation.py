@@ -87,7 +87,7 @@ def test_lint_ignore_annotation_permits_the_configuration() -> None:
 
 def test_unknown_rule_in_lint_ignore_annotation_gives_advice() -> None:
     found = world(GOOD, notes={keys.LINT_IGNORE: "flag-removd"})
-    assert "names flag-removd, which is not a rule" in found.condition("Advice")["message"]
+    assert "names flag-removd, but `ome lint` has no such rule" in found.condition("Advice")["message"]
 
 
 def test_scaling_and_recovery_continue_while_an_edit_is_refused() -> None:
