@@ -205,7 +205,7 @@ def test_scraped_pods_equal_those_of_the_chart_monitors() -> None:
 def test_option_with_accepts_only_known_programs() -> None:
     assert options.extras(["prometheus"]) == {"prometheus": True, "kueue": False, "keda": False}
     assert options.extras(()) == {"prometheus": False, "kueue": False, "keda": False}
-    with pytest.raises(UserError, match=r"^--with grafana: unknown program: use prometheus, kueue, keda\.$"):
+    with pytest.raises(UserError, match=r"^--with grafana: there is no such program: use prometheus, kueue, keda\.$"):
         options.extras(["prometheus", "grafana"])
 
 

@@ -61,7 +61,7 @@ def test_existing_checksums_are_never_changed(host: Host, capsys: pytest.Capture
     assert checksums.main() == 1
     assert digests.read_digests() == {KUBECTL: sha(PROGRAM), APISERVER: sha(OTHER)}
     said = f"{KUBECTL}: {host.address} has the digest {sha(OTHER)}, but the existing line has {sha(PROGRAM)}; the "
-    said += "line is kept\n"
+    said += "existing line is kept\n"
     assert said in capsys.readouterr().out
 
 

@@ -324,7 +324,9 @@ class TestPatches:
         patches.
         """
         self.source(go, "other\n")
-        with pytest.raises(UserError, match=rf"sigs.k8s.io/kwok v0.7.0 has no {self.PATCH.old} in .*: correct PATCHES"):
+        with pytest.raises(
+            UserError, match=rf"sigs.k8s.io/kwok v0.7.0 does not contain {self.PATCH.old} in .*: correct PATCHES"
+        ):
             ensure.ensure(["kwok"])
 
 

@@ -159,7 +159,7 @@ def test_image_build_without_root_or_docker_is_refused(monkeypatch: pytest.Monke
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(
         UserError,
-        match=r"Image router can be built only as root on Linux amd64 or with Docker, but buildah needs root on Linux and",
+        match=r"Image router can be built only as root on Linux amd64 or with Docker, but buildah needs root on Linux, and",
     ):
         build.build(["router"])
 
@@ -316,7 +316,7 @@ class TestDebian:
         """
         self.built(tmp_path, self.ONE)
         with pytest.raises(
-            UserError, match=f"does not respond, and docker.io/library/debian@sha256:{self.ONE} is not stored on"
+            UserError, match=f"does not respond, and this machine does not store docker.io/library/debian@sha256:{self.ONE}"
         ):
             buildah.base_image(tmp_path / "Dockerfile", tmp_path / "log", published=True)
 
