@@ -1,7 +1,7 @@
 """Run Debian's buildah with a storage in the cache: build Dockerfiles, and write archives and OCI layouts.
 
-Images are defined by Dockerfiles (decisions 26). Each call runs in a separate mount namespace, because buildah leaves its
-storage mounted, so that the cache could not be removed.
+Images are defined by Dockerfiles (decisions 26). Each call runs in a separate mount namespace. Otherwise buildah would
+leave its storage mounted, and the cache could not be removed.
 """
 
 import json

@@ -236,8 +236,8 @@ async def _finalizers(client: Client, steps: StepReporter, bodies: dict[str, lis
 
 
 async def _release(client: Client, kind: str, body: Manifest, yes: bool) -> None:
-    """Replace the finalizers of an object by those that are not OME's. Raises Conflict if another client writes the
-    object at the same time, or has deleted it since it was listed and its deletion requires `yes`.
+    """Remove OME's finalizers from an object. Raises Conflict if another client writes the object at the same time, or has
+    deleted it since it was listed and its deletion requires `yes`.
     """
     namespace, name, uid = body["metadata"].get("namespace", ""), body["metadata"]["name"], body["metadata"]["uid"]
     live = await client.get(kind, namespace, name)

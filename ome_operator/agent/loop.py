@@ -1,5 +1,5 @@
-"""The agent's process: watch models, download and verify those that belong on this node, and write the node's NodeModels
-record.
+"""The agent's process: watch models, download and verify the models that belong on this node, and write the node's
+NodeModels record.
 """
 
 import asyncio

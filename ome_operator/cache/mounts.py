@@ -50,8 +50,9 @@ def _all(content: Manifest | None) -> set[str]:
 
 
 def mounted_directories(data: Any, component: str = "") -> set[str]:
-    """Return the directories that the pods of a revision mount; with `component`, only those of this component. `data` is
-    what the ControllerRevision stores. Return an empty set if another client wrote data that the operator never stores.
+    """Return the directories that the pods of a revision mount; with `component`, only the directories that this component
+    mounts. `data` is what the ControllerRevision stores. Return an empty set if another client wrote data that the
+    operator never stores.
     """
     try:
         roles = (data or {}).get("workloads") or {}

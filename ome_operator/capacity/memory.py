@@ -22,7 +22,9 @@ and decode."""
 
 
 class EngineOptions(NamedTuple):
-    """The arguments of an engine that change its memory, other than its parallel sizes. The defaults are those of SGLang."""
+    """The arguments of an engine that change its memory, other than its parallel sizes. The defaults are the defaults of
+    SGLang.
+    """
 
     cache_type: str = BF16
     """Data type of the KV cache."""
@@ -140,7 +142,7 @@ def memory(model: ModelFacts, shape: ParallelShape, options: EngineOptions) -> M
 
 
 def _activations(shape: ParallelShape, options: EngineOptions) -> float:
-    """Return the bytes of activations, which are 1.5 MiB for each token. The formula is that of SGLang 0.5.23
+    """Return the bytes of activations, which are 1.5 MiB for each token. SGLang 0.5.23 uses the same formula
     (arg_groups/memory_hook.py).
     """
     tokens = options.graph_batch if options.stage == DECODE else options.chunk // shape.attention_dp

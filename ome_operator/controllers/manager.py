@@ -99,7 +99,9 @@ def _queue(settings: Settings, is_long: Callable[[Ref], bool]) -> WorkQueue[Ref]
 
 
 class Manager:
-    """Stores all objects that the leading process watches in the cache, and reconciles those that a change concerns."""
+    """Stores all objects that the leading process watches in the cache, and reconciles the objects
+    that a change concerns.
+    """
 
     def __init__(
         self,

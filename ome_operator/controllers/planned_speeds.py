@@ -92,8 +92,8 @@ class SpeedPlanner:
 
     def _hardware(self, data: Mapping[str, Any], inputs: Mapping[str, Any]) -> frozenset[str]:
         """Return the GPU models on which the revision may run: the GPUs of the accelerator classes that it names, or
-        otherwise of the classes that match the GPUs its pods request. If there are several classes, only those with a node
-        in the cluster are used; if none has a node, all of them are used.
+        otherwise of the classes that match the GPUs its pods request. If there are several classes, only classes with a
+        node in the cluster are used; if none has a node, all of them are used.
         """
         deps = self._cluster.deps()
         named = frozenset(part["class"] for part in (inputs.get("accelerator") or {}).values() if "class" in part)

@@ -116,8 +116,8 @@ class PodDryRuns:
 
 
 def is_enforced(policy: Manifest, binding: Manifest) -> bool:
-    """Return whether the binding refers to the policy, and whether the two deny requests that violate it or cannot be
-    evaluated.
+    """Return whether the binding refers to the policy, and whether policy and binding together deny requests that violate
+    the policy or cannot be evaluated.
     """
     spec, bound = policy.get("spec") or {}, binding.get("spec") or {}
     fails = spec.get("failurePolicy", "Fail") == "Fail" and "Deny" in (bound.get("validationActions") or ())

@@ -25,8 +25,8 @@ WHEN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def kinds_with_health_check() -> tuple[Kind, ...]:
-    """Return the kinds for which health checks are written: those whose status has a default (`Kind.unseen`). Users do not
-    apply objects of the other kinds.
+    """Return the kinds for which health checks are written: the kinds whose status has a default (`Kind.unseen`). Users do
+    not apply objects of the other kinds.
     """
     return tuple(kind for kind in KINDS if kind.unseen)
 

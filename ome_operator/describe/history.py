@@ -22,7 +22,7 @@ class HistoryEntry(NamedTuple):
     state: str
     """State of the revision, such as running or pinned; "" if the revision is only stored."""
     changed: str
-    """The differences between the inputs of this revision and those of the previous revision, as text."""
+    """The differences between the inputs of this revision and the inputs of the previous revision, as text."""
 
 
 def history_entries(known: list[Revision], aim: TargetRevision, slices: Iterable[Mapping[str, Any]]) -> list[HistoryEntry]:

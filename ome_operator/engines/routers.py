@@ -14,7 +14,7 @@ PROGRAMS = frozenset({"smg", "amg", SGLANG_ROUTER})
 """Commands that the packages of the routers install. The Python module of the package sglang-router is `sglang_router`."""
 SMG = "smg"
 """The successor of sglang-router: the name of its image, its command and its Python module. Its version numbers are
-independent of those of sglang-router."""
+independent of the version numbers of sglang-router."""
 _SMG_MODULE = re.compile(r"smg\.(?:launch_router|cli|serve|__main__)")
 """Modules of the package smg with which `python -m` starts it (smg 1.13.0)."""
 PORT = 30000

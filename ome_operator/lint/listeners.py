@@ -82,7 +82,7 @@ def _collide(one: Listener, other: Listener) -> bool:
 
 def _listening(role: Role, start: Launch, *, leads: bool) -> Iterator[Listener]:
     """Yield the ports on which a program listens, as far as they are known. `leads` states whether it is rank 0 of its
-    group. Defaults are those of the program's version.
+    group. The defaults of the program's version are used.
     """
     default = next((each.port for each in known_servers() if each.name == start.engine), 0)
     port = number(start.raw_text("--port") or str(default))

@@ -225,7 +225,7 @@ def rule_hits(rule: Rule, subject: Subject) -> Iterator[RuleHit]:
 
 def check(subject: Subject, ignored: Collection[str] = ()) -> list[Finding]:
     """Return the findings in a service, the most severe first, at most `MOST` of each rule. `ignored` contains the IDs of
-    rules to skip, in addition to those that the service's annotation names.
+    rules to skip, in addition to the IDs that the service's annotation names.
     """
     asked = [rule for name, rule in RULES.items() if name not in subject.ignored.union(ignored)]
     found = [Finding(rule, subject.service, _short(hit)) for rule in asked for hit in rule_hits(rule, subject)]

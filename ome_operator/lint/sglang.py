@@ -1,4 +1,4 @@
-"""Computes how SGLang divides a model from the arguments of the server. The formulas are those of SGLang."""
+"""Computes how SGLang divides a model from the arguments of the server. SGLang uses the same formulas."""
 
 from typing import NamedTuple
 

@@ -270,8 +270,8 @@ def indexing_layers(text: Config, layers: int) -> int:
 
 
 def _attention(text: Config, kind: str, hidden: int, seen: Attention) -> tuple[int, int]:
-    """Return two numbers of parameters of the attention in one layer: those outside the output matrix, and those of the
-    output matrix.
+    """Return two numbers of parameters of the attention in one layer: outside the output matrix, and
+    in the output matrix.
     """
     biased = bool(text.get("attention_bias", kind in _BIASED)) and kind not in _NEVER_BIASED
     if seen.kv_lora_rank:

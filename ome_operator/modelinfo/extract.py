@@ -39,7 +39,7 @@ def facts(
 
     `files` maps the names of the existing `FILES` to their contents. `headers` maps the name of each safetensors file to
     its JSON header; pass the headers of all files or of none. `ggufs` are the names of GGUF files if there are no
-    safetensors files; the small files next to them are those of the original model, with another format and quantization.
+    safetensors files; the small files next to them come from the original model, with another format and quantization.
 
     Each content is requested once, parsed, and dropped before the next content is requested. A mapping may therefore read a
     file when its content is requested. Raises only what these mappings raise: a file that cannot be parsed, for which a

@@ -233,8 +233,8 @@ _LATENT_BYTES = 8
 def _deepseek_v4(size: ConfigSizes, layers: int) -> Sequence[Layers]:
     """Return the layers of DeepSeek V4: a window of latent vectors in each layer, and compressed latent vectors in most
     layers. Of the compressed vectors that stand for 4 tokens each, an indexer chooses some; compressed vectors of other
-    layers are all read. The cache is that of FlashMLA, whose vectors are FP8 with a part in BF16, whatever the data type of
-    the cache. In SGLang 0.5.23 (layers/attention/dsv4/indexer.py), each rank has all heads of an indexer.
+    layers are all read. FlashMLA stores the vectors in FP8 with a part in BF16, whatever the data type of the cache. In
+    SGLang 0.5.23 (layers/attention/dsv4/indexer.py), each rank has all heads of an indexer.
     """
     hidden, heads, width = size("hidden_size"), size("num_attention_heads"), size("head_dim")
     rank, copies = size("q_lora_rank"), size("hc_mult")

@@ -39,8 +39,8 @@ class RequestCache:
         return math.ceil(self.numbers * number + self.fixed)
 
     def request_bytes(self, number: int) -> int:
-        """Return the maximum number of bytes that a request needs in addition to those for each token: full windows, and
-        states.
+        """Return the maximum number of bytes that a request needs in addition to the bytes for each token: full windows,
+        and states.
         """
         return self.window * self.windowed * number + self.state
 
@@ -123,7 +123,7 @@ def _chosen(text: Config, layers: int) -> tuple[int, CacheEntries] | None:
 
 
 def linear_state(text: Config) -> int:
-    """Return the bytes of the states of linear attention that a request has, which each step reads and writes."""
+    """Return the size in bytes of a request's states of linear attention. Each step reads and writes these states."""
     kind = string(text, "model_type") or ""
     found = layer_groups.groups(text, layer_count(text) or 0) if kind in layer_groups.FAMILIES else None
     return sum(each.layers * each.state for each in found or () if each.heads)

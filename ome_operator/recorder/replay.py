@@ -40,8 +40,8 @@ class ReplayedPass(NamedTuple):
 def replay(passes: Iterable[ReplayedRecording], redacted: bool) -> Iterator[ReplayedPass]:
     """Replay recorded passes one after the other, and yield the result of each.
 
-    If `redacted` is true, the recording contains placeholders, so that digests differ from those of the recorded objects. An
-    object that was up to date in the recording is then treated as up to date.
+    If `redacted` is true, the recording contains placeholders, so that digests differ from the digests of the recorded
+    objects. An object that was up to date in the recording is then treated as up to date.
     """
     before: Mapping[str, Any] = {}
     for number, old in enumerate(passes, 1):

@@ -187,7 +187,9 @@ def _alike(service: InferenceService, other: InferenceService) -> bool:
 
 
 def _with(inputs: Shown, before: Shown, parts: tuple[str, ...]) -> Shown:
-    """Return the inputs with equal parts replaced by those of `before`; return `before` itself if all parts are equal."""
+    """Return the inputs after equal parts were replaced by the parts of `before`; return `before` itself if all parts are
+    equal.
+    """
     equal_parts = {part: value for part in parts if (value := getattr(before, part)) == getattr(inputs, part)}
     others_equal = all(getattr(inputs, part) == getattr(before, part) for part in _BESIDE[type(inputs)])
     if others_equal and len(equal_parts) == len(parts) and _asked(inputs) == _asked(before):

@@ -167,8 +167,8 @@ _FORMS: Mapping[Any, Form] = {
 
 
 def options(of: type, path: tuple[str, ...] = ()) -> Iterator[Declared]:
-    """Yield the options of a settings class, including those of the settings classes of its fields, in the order of the
-    fields.
+    """Yield the options of a settings class, including the options of the settings classes of its fields, in the order of
+    the fields.
     """
     defaults = _defaults(of)
     for name, hint in get_type_hints(of, include_extras=True).items():

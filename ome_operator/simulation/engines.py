@@ -1,6 +1,6 @@
 """The service times of the simulated engines.
 
-The times are those of published runs of DeepSeek-V3 in FP8 with SGLang 0.5.8.post1 on B200, prefill and decode on different
+The times come from published runs of DeepSeek-V3 in FP8 with SGLang 0.5.8.post1 on B200, prefill and decode on different
 nodes of 8 GPUs (`ome_operator/sizing/data/calibration.csv`; the ids of the rows begin with
 `dsr1_b200_sglang_fp8_disagg_8192x1024`). A test compares the numbers here with the rows.
 """

@@ -30,8 +30,8 @@ Errors = list[tuple[float, float]]
 
 
 def adapt_constants(rows: Sequence[Row], known: Constants) -> Constants:
-    """Return the constants `known`, adapted to additional rows. The standard deviations of the priors are half of those
-    of a full fit.
+    """Return the constants `known`, adapted to additional rows. The standard deviations of the priors are half as large as
+    in a full fit.
     """
     prior: dict[str, ConstantPrior] = {}
     users: dict[str, set[int]] = {}

@@ -68,7 +68,7 @@ def tables() -> dict[str, str]:
 
 
 def update_tables(text: str) -> str:
-    """Return the page with its tables replaced by those of the current data."""
+    """Return the page after its tables were replaced by tables of the current data."""
     for name, table in tables().items():
         head, tail = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
         before, found, rest = text.partition(head)

@@ -45,7 +45,7 @@ def is_public(text: str, refused: tuple[Network, ...] = ()) -> bool:
 
 
 class AddressFilter(AbstractResolver):
-    """A resolver that rejects private addresses, except those of permitted hosts.
+    """A resolver that rejects private addresses, except the addresses of permitted hosts.
 
     A name is resolved once per connection, and the connection uses the resolved address, so that a later change of the name
     has no effect.

@@ -136,8 +136,8 @@ class ClusterPoller:
         return [{"apiVersion": RESOURCES[kind].api_version, "kind": kind_of_resource(kind), **body} for body in found], ""
 
     async def _agents(self) -> tuple[list[Manifest], str]:
-        """Return the pods of the model agents, and "". The list is empty if the user may not read the pods of all
-        namespaces, which is not reported as an error.
+        """Return the pods of the model agents, and "" instead of an error. If the user may not read the pods of all
+        namespaces, the list is empty, and this is not an error.
         """
         try:
             return await self._client.list_objects("Pod", label_selector=f"app.kubernetes.io/name={keys.AGENT}"), ""

@@ -89,8 +89,8 @@ def _owner(body: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _holders(bodies: Sequence[Manifest]) -> list[Holder]:
-    """Return the services, and the namespaces of other pods, that use GPUs of a node, those with the most GPUs first.
-    `bodies` are the pods of the node.
+    """Return the services, and the namespaces of other pods, that use GPUs of a node, in descending order of the number of
+    GPUs. `bodies` are the pods of the node.
     """
     found = Counter[str]()
     for body in bodies:

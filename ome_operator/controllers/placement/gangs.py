@@ -310,8 +310,8 @@ class Gangs:
         return [name for name in self._holders(mine, node) if name != _MINE]
 
     def _holders(self, mine: str, node: str) -> list[str]:
-        """Return the services with pods on a node, those with the most pods first. `mine` is the service whose placement
-        attempt is ending, or "".
+        """Return the services with pods on a node, in descending order of the number of pods. `mine` is the service whose
+        placement attempt is ending, or "".
         """
         pods: Counter[tuple[str, str]] = Counter()
         for made, count in self._cluster.occupancy.pods_on(node).items():

@@ -107,7 +107,8 @@ def is_overdue(claim: Claim, now: float, timeout: float) -> bool:
 
 def may_end_attempt(claim: Claim, late: Claim) -> bool:
     """Return whether the gang `claim` may end the placement attempt of the gang `late`, which exceeds the time limit. This
-    is permitted if no pod of `claim` is on a node, and if the standing of `claim` is not worse than that of `late`.
+    is permitted if no pod of `claim` is on a node, and if the standing of `claim` is not worse than the standing of
+    `late`.
     """
     nowhere = not claim.trying or not (claim.serves or claim.missing)
     return claim.key != late.key and nowhere and claim.standing <= late.standing

@@ -120,9 +120,7 @@ def compute_unplaced(needs: Needs, known: Nodes | NodeSet, lasting: bool = False
 
 
 def all_fit(needs: Needs, ground: NodeSet) -> bool:
-    """Return whether all needs fit on the nodes. The result is the same as that of `compute_unplaced`, without the
-    reason.
-    """
+    """Return whether all needs fit on the nodes. The result is computed as by `compute_unplaced`, but without the reason."""
     wanted = [need for need in needs if need.pods > 0]
     if not ground.nodes or _on_nodes_of_their_own(wanted, ground):
         return True

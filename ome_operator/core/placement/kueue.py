@@ -25,13 +25,13 @@ WAITS = (
 
 
 def placed_elsewhere(roles: Mapping[str, StoredRole]) -> bool:
-    """Return whether any role has pods that a scheduler other than that of Kubernetes binds to nodes."""
+    """Return whether any role has pods that a scheduler other than the scheduler of Kubernetes binds to nodes."""
     return any(map(scheduled_elsewhere, _templates(roles)))
 
 
 def is_queued(roles: Mapping[str, StoredRole]) -> bool:
-    """Return whether any role has pods that wait in a queue of Kueue, or that a scheduler other than that of Kubernetes
-    binds to nodes.
+    """Return whether any role has pods that wait in a queue of Kueue, or that a scheduler other than the scheduler of
+    Kubernetes binds to nodes.
     """
     return any(map(placed_by_other, _templates(roles)))
 

@@ -48,7 +48,7 @@ class _View(NamedTuple):
     promised: Needs
     ground: NodeSet
     unreserved_nodes: NodeSet
-    """The nodes of `ground` without those that are kept free for another gang."""
+    """The nodes of `ground`, except nodes that are kept free for another gang."""
     known: dict[tuple[Needs, bool], bool]
 
 

@@ -59,7 +59,7 @@ class _Field(NamedTuple):
     """Text in front of the path that names the object; "" for the service."""
 
     def pod_field(self, name: str, value: Any) -> "_Field":
-        """Return the field `name` of this field. Both fields are in the pod spec."""
+        """Return the field `name` inside this field. Both fields are in the pod spec."""
         return self._replace(chain=(*self.chain, name), path=f"{self.path}.{name}", value=value)
 
     def object_part(self, name: str, value: Spec) -> "_Field":

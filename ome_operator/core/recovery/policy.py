@@ -1,5 +1,5 @@
-"""Read how failed groups of a component are recovered. The `lifecycle` of the service takes precedence over that of the
-runtime.
+"""Read how failed groups of a component are recovered. The `lifecycle` of the service takes precedence over the `lifecycle`
+of the runtime.
 """
 
 from collections.abc import Mapping

@@ -36,8 +36,8 @@ class Context(NamedTuple):
     namespace: str
     revision: str
     weights: Sequence[Mapping[str, str]]
-    """Stored identities (`core.weights.mount.Weights` as dicts) of the model's weights, followed by those of the LoRA
-    weights."""
+    """Stored identities (`core.weights.mount.Weights` as dicts) of the model's weights, followed by the identities of the
+    LoRA weights."""
     accelerator: Mapping[str, Any]
     """Settings that the selected accelerator class adds to this component; {} if no class was selected."""
     directories: Sequence[str] = ()
@@ -60,7 +60,7 @@ class RankContext(NamedTuple):
 
     context: Context
     composed: ComposedPods
-    """The composed pods of the group. Its labels and annotations are those of the rank that is rendered."""
+    """The composed pods of the group. Its labels and annotations belong to the rank that is rendered."""
     is_leader: bool
 
     @property

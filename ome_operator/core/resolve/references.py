@@ -71,8 +71,8 @@ def _classes(spec: Spec) -> Iterator[_Classes]:
 
 
 def _reference(item: Object[Any]) -> NamedReference | None:
-    """Return the reference of fine-tuned weights to their model, or that of a BenchmarkJob to its service; None if there is
-    none.
+    """Return the reference of fine-tuned weights to their model, or the reference of a BenchmarkJob to its service; None if
+    the object has no such reference.
     """
     if isinstance(item, FineTunedWeight):
         base = item.spec.base_model_ref

@@ -13,8 +13,8 @@ def replica_counts(snapshot: Snapshot, intent: Intent) -> ReplicaCounts:
     """Return, for each revision, how many groups of each role it should have and has, together with the bounds of the
     rollout.
 
-    If a revision has other roles than the target, the two cannot run next to each other, because they need different
-    routers. In this case the other revisions are removed first.
+    If a revision has other roles than the target, both cannot run next to each other, because they need different routers.
+    In this case the other revisions are removed first.
     """
     present = snapshot.slices
     built = {name: _counts(found, intent) for name, found in present.items()}

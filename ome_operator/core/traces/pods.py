@@ -27,7 +27,7 @@ def add_trace_arguments(container: Manifest, endpoint: str, place: SpanOrigin) -
     """Return the container with arguments and variables that make it send its spans to `endpoint`.
 
     The operator's variables come after all other variables, to which they refer. Resource attributes of the user come after
-    those of the operator, and take precedence.
+    the operator's attributes, and take precedence.
     """
     attributes = {
         "ome.service": place.service,

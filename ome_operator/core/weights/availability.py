@@ -40,7 +40,7 @@ class Availability(NamedTuple):
     everywhere: bool
     """Whether all weights come from volume claims, so that no node has to have them."""
     parts: tuple[LocalWeights, ...] = ()
-    """The weights of the revision, except those that come from a volume claim."""
+    """The weights of the revision, except weights that come from a volume claim."""
     known: bool = True
     """Whether the operator reads nodes. If it does not, the count is unknown and nothing waits for the weights."""
 
