@@ -74,8 +74,9 @@ def too_full_message(missing: int, free: int, directory: str) -> str:
     if missing <= free or missing == 0:
         return ""
     return (
-        f"the download needs {size_text(missing)} more than the {size_text(max(0, free))} that are available below "
-        f"{directory} (1 GiB is always kept free, and space is reserved for running downloads): delete files there"
+        f"the files that are still to be downloaded need {size_text(missing)}, but only {size_text(max(0, free))} are "
+        f"available below {directory} (1 GiB is always kept free, and space is reserved for running downloads): "
+        "delete files there"
     )
 
 

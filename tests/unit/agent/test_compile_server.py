@@ -34,7 +34,7 @@ async def test_later_pod_loads_the_cache_that_the_first_pod_sealed(tmp_path: Pat
     async with serving(tmp_path) as node:
         first = node.pod("first")
         await node.look()
-        assert await first.load() == "no compile cache: none is sealed on this node yet"
+        assert await first.load() == "no compile cache: the node has no sealed compile cache of this engine yet"
         await first.compile(triton__k=b"code", lock=b"", jit__x=b"\0" * 100_000).seal()
         later = node.pod("later")
         assert (await later.load()).startswith("compile cache: copied 2 files")
@@ -75,9 +75,12 @@ async def test_other_namespaces_digests_and_hardware_get_no_cache(tmp_path: Path
         others = node.pod("a", "other"), node.pod("b", digest="1" * 32)
         await node.look()
         for pod in others:
-            assert await pod.load() == "no compile cache: none is sealed on this node yet" and pod.files == {}
+            assert (
+                await pod.load() == "no compile cache: the node has no sealed compile cache of this engine yet"
+                and pod.files == {}
+            )
         (node.proc / "cpuinfo").write_text(CPU.replace("avx2", "avx512"))
-        assert await node.pod("c").load() == "no compile cache: none is sealed on this node yet"
+        assert await node.pod("c").load() == "no compile cache: the node has no sealed compile cache of this engine yet"
 
 
 async def test_recreated_namespace_gets_no_cache(tmp_path: Path) -> None:
@@ -241,7 +244,7 @@ async def test_recreated_namespace_gets_its_own_sockets(tmp_path: Path) -> None:
         assert await former.load() == "no compile cache: the namespace was created again"
         assert await former.compile(k=b"x").seal() == "no compile cache: the namespace was created again"
         await node.look()
-        assert await pod.load() == "no compile cache: none is sealed on this node yet"
+        assert await pod.load() == "no compile cache: the node has no sealed compile cache of this engine yet"
         assert (await former.load()).startswith("no compile cache: the agent of this node does not answer")
 
 
@@ -253,7 +256,7 @@ async def test_number_of_sockets_per_namespace_is_limited(tmp_path: Path) -> Non
         other = node.pod("other", "other")
         await node.look()
         assert len(list((node.root / ".namespaces/team").rglob(SOCKET))) == PLACES
-        assert await other.load() == "no compile cache: none is sealed on this node yet"
+        assert await other.load() == "no compile cache: the node has no sealed compile cache of this engine yet"
 
 
 async def test_repeated_requests_of_a_pod_cause_few_api_requests(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def test_cache_is_served_only_for_its_directory_and_hardware(disk: Disk) -> None
     assert disk.store.served(mine, HERE) and disk.receive(mine, sealed()) == 36
     assert disk.load(mine) == sealed()
     for place, hardware in ((theirs, HERE), (beside, HERE), (mine, OTHER)):
-        with pytest.raises(CacheRefused, match="none is sealed"):
+        with pytest.raises(CacheRefused, match="the node has no sealed compile cache"):
             disk.load(place, hardware)
 
 
@@ -117,7 +117,7 @@ def test_a_cache_with_which_no_engine_serves_is_withdrawn_for_days(disk: Disk) -
         disk.load(place)
     with pytest.raises(CacheRefused, match="did not serve"):
         disk.load(place)
-    with pytest.raises(CacheRefused, match="no cache is stored"):
+    with pytest.raises(CacheRefused, match="the agent stores no compile cache"):
         disk.store.served(place, HERE)
     disk.now += WITHDRAWN
     assert disk.store.served(place, HERE)
@@ -149,7 +149,7 @@ def test_largest_namespace_loses_its_least_recently_used_cache(disk: Disk) -> No
     disk.load(first)
     disk.receive(disk.place("new"), sealed(b"x" * 300))
     assert disk.load(small) and disk.load(first)
-    with pytest.raises(CacheRefused, match="none is sealed"):
+    with pytest.raises(CacheRefused, match="the node has no sealed compile cache"):
         disk.load(second)
 
 

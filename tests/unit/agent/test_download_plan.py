@@ -29,8 +29,9 @@ def test_the_largest_file_comes_first() -> None:
 
 def test_too_small_disk_is_reported_before_the_download() -> None:
     assert too_full_message(10 * 1024**3, 10 * 1024**3, "/mnt") == ""
-    assert "the download needs 10.0 GiB more, but only 9.5 GiB are available below /mnt" in too_full_message(
-        10 * 1024**3, int(9.5 * 1024**3), "/mnt"
+    assert (
+        "the files that are still to be downloaded need 10.0 GiB, but only 9.5 GiB are available below /mnt"
+        in too_full_message(10 * 1024**3, int(9.5 * 1024**3), "/mnt")
     )
     assert too_full_message(0, -1, "/mnt") == "", "a download of 0 bytes needs no space"
 

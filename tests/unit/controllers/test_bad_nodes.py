@@ -105,7 +105,7 @@ async def test_a_node_is_avoided_and_stored_after_three_failures() -> None:
     await case.fail(2)
     assert case.nodes.avoided_nodes("team").keys() == {"n0"} and not case.nodes.avoided_nodes("others")
     status = case.stored.objects["n0"]["status"]
-    assert status["avoided"].startswith("by services of team: engine of team/svc failed there 3 times")
+    assert status["avoided"].startswith("by services of team: engine of team/svc failed on this node 3 times")
     assert [each["namespace"] for each in status["avoidedBy"]] == ["team"]
     assert status["faults"][0]["count"] == 3
     assert case.called == [Ref("InferenceService", "team", "svc")], "its service is reconciled"

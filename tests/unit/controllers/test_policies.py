@@ -73,7 +73,7 @@ async def test_accepted_forbidden_write_is_logged_once_with_the_user(caplog: pyt
     (said,) = caplog.records
     assert said.levelname == "WARNING"
     assert "do not apply to this operator: ome-operator, ome-operator-objects" in said.getMessage()
-    assert "As kubernetes-admin it may write" in said.getMessage()
+    assert "The operator runs as kubernetes-admin, and may write" in said.getMessage()
     await made.check_policies()
     assert len(caplog.records) == 1
 
@@ -88,7 +88,7 @@ async def test_policy_deleted_later_is_reported(caplog: pytest.LogCaptureFixture
     gone.add("Node")
     await made.check_policies()
     assert made.found["ome-operator-nodes"] == "absent"
-    assert "do not apply to this operator: ome-operator-nodes. As" in caplog.text
+    assert "do not apply to this operator: ome-operator-nodes. The operator runs as" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ async def test_other_policies_are_tested_without_nodes() -> None:
 
 async def test_unknown_user_is_logged_as_unknown(caplog: pytest.LogCaptureFixture) -> None:
     await looked(None, **{"create SelfSubjectReview": Forbidden("no", 403)})
-    assert "As a user whose name is not known (no) it may" in caplog.text
+    assert "The operator runs as a user whose name is not known (no), and may" in caplog.text
 
 
 async def test_unknown_policy_state_is_checked_again_soon(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,7 +169,7 @@ async def test_untestable_policy_is_read_instead(name: str, caplog: pytest.LogCa
         gone: Any = {what: lambda call, usual=usual: GONE if call.name == name else usual(call)}
         caplog.clear()
         assert await state_of(name, AGENT, **gone) == "absent"
-        assert f"admission policies do not apply to this operator: {name}. As" in caplog.text
+        assert f"admission policies do not apply to this operator: {name}. The operator runs as" in caplog.text
     warns = {"metadata": {"name": name}, "spec": {"policyName": name, "validationActions": ["Warn"]}}
     assert await state_of(name, AGENT, **{BOUND: warns}) == "absent"
     assert await state_of(name, AGENT, **{POLICY: ServerError("not now", 500)}) == "unknown"

@@ -41,8 +41,8 @@ class Cluster:
         (Cluster(served=True), True, (), True, ""),
         (Cluster(served=True), True, ("a", "b"), True, ""),
         (Cluster(served=False), True, (), False, "the cluster has no ScaledObject of keda.sh/v1alpha1"),
-        (Cluster(served=True, forbidden=""), True, (), False, "may not list them (keda.enabled)"),
-        (Cluster(served=True, forbidden="b"), True, ("a", "b"), False, "may not list them (keda.enabled)"),
+        (Cluster(served=True, forbidden=""), True, (), False, "may not list them (keda.enabled of the chart"),
+        (Cluster(served=True, forbidden="b"), True, ("a", "b"), False, "may not list them (keda.enabled of the chart"),
     ],
 )
 def test_scaled_objects_are_created_if_keda_is_enabled_served_and_permitted(

@@ -266,7 +266,9 @@ async def test_quota_check_computes_the_result_without_a_dry_run(refused: str) -
     small = {"metadata": {"name": "q"}, "status": {"hard": {"pods": "1"}, "used": {"pods": "1"}}}
     bench = Bench({}, **{"list_objects ResourceQuota": [small]})
     why, _ = await bench.ask(quotas=ROOM)
-    assert why is not None and why.startswith("ResourceQuota q: the new revision needs 1 pods, and 0 would be available")
+    assert why is not None and why.startswith(
+        "ResourceQuota q has too little left: the new revision needs 1 pods, but only 0 would be available"
+    )
     assert bench.asked == [], "the quota alone decides"
 
 
