@@ -109,6 +109,7 @@ async def test_connections_with_requests_in_progress_are_not_closed() -> None:
         writer.close()
         go_on.set()
         assert await asyncio.gather(*running) == [200] * FEW
+        assert began.locked(), "no client had to send its request again"
         assert await status(port) == 200
 
 
