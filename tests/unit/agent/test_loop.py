@@ -221,6 +221,7 @@ async def test_record_of_300_models_with_maximum_lengths_is_accepted(
     assert len(lines) <= 310 and max(map(len, lines)) < 1_000, "one line for each model, not repeated in every pass"
 
 
+@pytest.mark.looptime
 @pytest.mark.parametrize(
     "refusal",
     [Transient("etcdserver: request is too large", 500), ServerError("request entity too large", 413)],
@@ -235,7 +236,7 @@ async def test_refused_record_is_retried_with_growing_delay_and_work_continues(
     monkeypatch.setattr(loop, "TICK", 0.01)
     api = server()
     api.answers["apply"] = refusal
-    agent = Agent(AgentSettings(node="n", roots=(str(tmp_path),)), api)
+    agent = Agent(AgentSettings(node="n", roots=(str(tmp_path),)), api, clock=asyncio.get_running_loop().time)
     for name in ("good", "later"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.json").write_text("{}")

@@ -228,17 +228,20 @@ async def test_ui_only_reads_and_only_while_a_page_is_open() -> None:
             for _ in range(3):
                 await stream.wait_for_poll()
 
-        async def nobody() -> bool:
-            return visitor.site.feed.viewers == 0
+        feed, seen = visitor.site.feed, 0
 
-        await wait_until(nobody, within=5)
-        await asyncio.sleep(0.5)
-        seen = visitor.site.feed.number
+        async def is_paused() -> bool:
+            return feed.viewers == 0 and feed._paused
+
+        async def has_polled() -> bool:
+            return feed.number > seen
+
+        await wait_until(is_paused, within=30)
+        seen = feed.number
         await asyncio.sleep(0.3)
-        assert visitor.site.feed.number == seen, "no page is open"
+        assert feed.number == seen, "no page is open"
         await visitor.page("/")
-        await asyncio.sleep(0.2)
-        assert visitor.site.feed.number > seen
+        await wait_until(has_polled, within=30)
         assert {call.verb for call in visitor.api.calls} == {"list_objects"}
 
 
