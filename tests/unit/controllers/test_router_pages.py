@@ -31,6 +31,8 @@ from tests.unit.controllers.registries import (
     summary,
 )
 
+pytestmark = pytest.mark.looptime
+
 
 @pytest.fixture
 async def registry(tmp_path: Path) -> AsyncIterator[Registry]:
@@ -94,7 +96,6 @@ async def test_class_demand_does_not_use_proxied_numbers() -> None:
     assert (manager._telemetry._interval, manager._traffic._heard, manager._demand._heard) == (PROXY_INTERVAL, True, False)
 
 
-@pytest.mark.looptime
 async def test_each_router_is_read_at_most_every_thirty_seconds(registry: Registry) -> None:
     """A router is asked again 30 s after an answer and after a failure, and new routers are spread over this time."""
     assert PROXY_INTERVAL == 30

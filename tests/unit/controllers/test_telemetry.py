@@ -32,6 +32,7 @@ from tests.unit.controllers.registries import (
     summary,
 )
 
+pytestmark = pytest.mark.looptime
 NAMES = st.sampled_from([f"{keys.FOREIGN_WORKERS}_total", keys.FOREIGN_WORKER_AT])
 NUMBERS = st.floats() | st.integers() | st.from_regex(r"-?[0-9.e+-]{1,400}", fullmatch=True) | st.text(max_size=9)
 
@@ -197,7 +198,6 @@ async def test_one_namespace_uses_at_most_a_quarter_of_the_connections(registry:
     assert registry.most == telemetry.OF_A_NAMESPACE and len(registry.asked) == 40
 
 
-@pytest.mark.looptime
 async def test_hanging_routers_do_not_delay_other_namespaces(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     """A hundred routers of one namespace that never answer do not delay the reading of a router in another namespace."""
     registry.answers(summary())
@@ -213,7 +213,6 @@ async def test_hanging_routers_do_not_delay_other_namespaces(registry: Registry,
     assert len(registry.asked) >= 8, "read again and again, while the first round of the other namespace continues"
 
 
-@pytest.mark.looptime
 async def test_router_that_fails_repeatedly_is_read_less_often(registry: Registry) -> None:
     registry.answers(status=500)
     registry.telemetry._interval = 5.0
