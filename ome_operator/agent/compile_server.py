@@ -23,7 +23,7 @@ from ome_operator.agent.namespaces import MARK, mark
 from ome_operator.core.weights.compile_caches import SOCKET
 from ome_operator.core.weights.mount import NAMESPACES
 from ome_operator.kube.errors import KubeError
-from ome_operator.util.json_limits import parsed
+from ome_operator.util.json_limits import parse_untrusted
 
 logger = logging.getLogger(__name__)
 
@@ -221,7 +221,7 @@ class CompileServer:
             if not data or len(line) > LINE:
                 raise CacheRefused("the request is not a line")
         try:
-            return parsed(line, "the request", memory=1 << 20, take=dict)
+            return parse_untrusted(line, "the request", memory=1 << 20, extract=dict)
         except (ValueError, TypeError) as error:
             raise CacheRefused("the request is not a JSON object") from error
 

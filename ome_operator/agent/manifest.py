@@ -9,13 +9,13 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ome_operator.storage.hashes import Hash
-from ome_operator.util.json_limits import MIB, most_bytes, parsed
+from ome_operator.util.json_limits import MIB, max_text_bytes, parse_untrusted
 from ome_operator.util.untrusted_json import PARSE_ERRORS, numbers, text, texts
 
 MEMORY = 768 * MIB
-"""Maximum bytes of memory that parsing a manifest or a line of a journal may need, as `json_limits.memory_of` estimates it.
-The largest manifest that an agent writes stays below this limit: an agent that could not read its own manifest would
-download the model again and again."""
+"""Maximum bytes of memory that parsing a manifest or a line of a journal may need, as computed by
+`json_limits.estimate_memory`. The largest manifest that an agent writes stays below this limit: an agent that could not
+read its own manifest would download the model again and again."""
 
 
 class VerifiedFile(NamedTuple):
@@ -84,9 +84,9 @@ def read_manifest(path: Path) -> Manifest | None:
     verified.
     """
     try:
-        if path.stat().st_size > most_bytes(MEMORY):
+        if path.stat().st_size > max_text_bytes(MEMORY):
             return None
-        return parsed(path.read_bytes(), "the manifest", memory=MEMORY, take=_manifest)
+        return parse_untrusted(path.read_bytes(), "the manifest", memory=MEMORY, extract=_manifest)
     except (OSError, *PARSE_ERRORS):
         return None
 
@@ -107,8 +107,8 @@ def read_journal(path: Path) -> Iterable[VerifiedFile]:
     except FileNotFoundError:
         return
     with journal:
-        while line := journal.readline(most_bytes(MEMORY)):
+        while line := journal.readline(max_text_bytes(MEMORY)):
             try:
-                yield parsed(line, "the line", memory=MEMORY, take=_load)
+                yield parse_untrusted(line, "the line", memory=MEMORY, extract=_load)
             except PARSE_ERRORS:  # the line was cut off by a crash
                 continue

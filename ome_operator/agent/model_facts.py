@@ -7,7 +7,7 @@ from typing import Any
 
 from ome_operator.modelinfo.extract import FILES, HEADER_MEMORY, MEMORY, facts
 from ome_operator.modelinfo.safetensors import header_length
-from ome_operator.util.json_limits import MIB, TooLarge, most_bytes
+from ome_operator.util.json_limits import MIB, TooLarge, max_text_bytes
 
 MAX_FILES = 256
 """Maximum number of safetensors files whose headers are read. For a model with more files, the facts come from the index
@@ -47,7 +47,7 @@ class _SmallFiles(Mapping[str, bytes]):
         of it.
         """
         with self._paths[name].open("rb") as stream:
-            return _at_most(stream.read(most_bytes(MEMORY[name]) + 1), MEMORY[name])
+            return _at_most(stream.read(max_text_bytes(MEMORY[name]) + 1), MEMORY[name])
 
     def __contains__(self, name: object) -> bool:
         """Return whether the file exists, without reading it."""
@@ -74,7 +74,7 @@ class _Headers(Mapping[str, bytes]):
     def __getitem__(self, name: str) -> bytes:
         """Return the header; b"" for a file of another format. Raises TooLarge for a header that is too long."""
         length = self._lengths[name]
-        if length > most_bytes(HEADER_MEMORY):
+        if length > max_text_bytes(HEADER_MEMORY):
             raise _too_large(HEADER_MEMORY)
         with self._paths[name].open("rb") as stream:
             stream.seek(8)
@@ -100,10 +100,10 @@ def _length(path: Path) -> int:
 
 
 def _at_most(text: bytes, memory: int) -> bytes:
-    if len(text) > most_bytes(memory):
+    if len(text) > max_text_bytes(memory):
         raise _too_large(memory)
     return text
 
 
 def _too_large(memory: int) -> TooLarge:
-    return TooLarge(f"it has more than {most_bytes(memory) // MIB} MiB")
+    return TooLarge(f"it has more than {max_text_bytes(memory) // MIB} MiB")

@@ -30,7 +30,7 @@ from ome_operator.agent.manifest import Manifest as Manifest
 from ome_operator.agent.manifest import VerifiedFile as VerifiedFile
 from ome_operator.storage.hashes import Hash
 from ome_operator.storage.listing import Listing, RemoteFile, RequestRefused
-from ome_operator.util.json_limits import memory_of
+from ome_operator.util.json_limits import estimate_memory
 
 HIDDEN = keys.WEIGHTS
 READING = ".reading"
@@ -229,7 +229,7 @@ class Store:
         files = tuple(known[name]._replace(name=str(PurePosixPath(name).relative_to(shared))) for name in sorted(names))
         complete = self.files / shared
         manifest = Manifest(uri, listing.revision, files, now, identity=self._identity)
-        if memory_of(_text(manifest)) > MEMORY:
+        if estimate_memory(_text(manifest)) > MEMORY:
             raise RequestRefused("the names of its files are too long for the manifest: use shorter names or fewer files")
         for folder in [self.files, *(folder for folder in self.files.rglob("*") if folder.is_dir())]:
             sync(folder)

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic_core import ErrorDetails
 
-from ome_operator.util.json_limits import deeper
+from ome_operator.util.json_limits import exceeds_depth
 
 SHOWN = 3
 """Maximum number of errors in one message, because users correct the first errors first."""
@@ -67,7 +67,7 @@ def as_yaml(value: Any) -> str:
     """Return a value in YAML notation, truncated to 60 characters. It contains no colon that is followed by a space, so that
     `split_error` finds the end of the first part of a sentence.
     """
-    if deeper(value, NESTED):
+    if exceeds_depth(value, NESTED):
         return f"a {'map' if isinstance(value, dict) else 'list'} that contains other maps or lists"
     try:
         text = json.dumps(value, ensure_ascii=False)

@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 from ome_operator import keys
 from ome_operator.api.base import Rule, Spec
 from ome_operator.api.invalid import Invalid, combine_errors, path
-from ome_operator.util.json_limits import deeper
+from ome_operator.util.json_limits import exceeds_depth
 
 S = TypeVar("S", bound=Spec)
 DEEPEST = 50
@@ -75,7 +75,7 @@ class Object(Generic[S]):
         try:
             envelope = _Envelope.read(_plain(body))
             below = "spec"
-            if deeper(envelope.spec, DEEPEST):
+            if exceeds_depth(envelope.spec, DEEPEST):
                 where = _deepest(envelope.spec)
                 return Invalid(f"{where} is nested more than {DEEPEST} levels deep: remove what is below it")
             spec = cls.SPEC.read(envelope.spec, stored=bool(envelope.metadata.uid))

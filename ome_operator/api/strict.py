@@ -18,7 +18,7 @@ from ome_operator.api.invalid import as_yaml, sentence
 from ome_operator.api.kinds import KINDS, Kind
 from ome_operator.api.objects import DEEPEST
 from ome_operator.api.service import InferenceService
-from ome_operator.util.json_limits import deeper
+from ome_operator.util.json_limits import exceeds_depth
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = re.compile(rf"{_LABEL}([.]{_LABEL})*")
@@ -57,7 +57,7 @@ def find_mistakes(kind: Kind, body: Mapping[str, Any]) -> list[Mistake]:
         return [*found, Mistake("spec", "spec is missing: set it")] if kind.spec_required else found
     if not isinstance(spec, Mapping):
         return [*found, Mistake("spec", f"spec is {as_yaml(spec)}: write a map of keys and values")]
-    if deeper(spec, DEEPEST):
+    if exceeds_depth(spec, DEEPEST):
         return [*found, Mistake("spec", f"spec is nested more than {DEEPEST} levels deep: use fewer levels")]
     found += _fields(kind.spec, spec, ("spec",), (kind.spec,), kind.kind)
     found = [_with_home(kind, each) for each in found]

@@ -7,9 +7,9 @@ import msgspec
 
 from ome_operator.core.observed import from_api
 from ome_operator.core.observed.objects import Child, Manifest
-from ome_operator.util.json_limits import complete, fast, fields
+from ome_operator.util.json_limits import decode_json, decode_remaining, fields_type
 
-_REPLICAS = msgspec.json.Decoder(fields("replicas")).decode
+_REPLICAS = msgspec.json.Decoder(fields_type("replicas")).decode
 """Decodes the only field of the spec of a StatefulSet that the facts of a child contain in addition to its owned fields."""
 
 _STAMPED = ("generation", "labels", "annotations", "ownerReferences")
@@ -32,16 +32,16 @@ class OwnedFields:
         metadata = body.get("metadata") or {}
         uid = from_api.uid(body)
         if known is not None and from_api.version(body) < known.version:
-            return from_api.child(kind, complete(body))  # a late answer: the stored fact is newer than this body
-        # A hash is stored instead of the metadata, because anybody may give such an object labels of 1 MB.
+            return from_api.child(kind, decode_remaining(body))  # a late answer: the stored fact is newer than this body
+        # A digest, because anybody may give such an object labels of 1 MB.
         stamp = hash(repr([metadata.get(part) for part in _STAMPED]))
         # Kinds without a generation (Services, Roles, …) may change without any trace except in managedFields.
         if known is not None and metadata.get("generation") and self._stamps.get(uid) == stamp:
             if isinstance(spec := body.get("spec"), msgspec.Raw):
-                body = {**body, "spec": fast(spec, _REPLICAS)}
+                body = {**body, "spec": decode_json(spec, _REPLICAS)}
             return from_api.child(kind, body, known.owned)
         self._stamps[uid] = stamp
-        return from_api.child(kind, complete(body))
+        return from_api.child(kind, decode_remaining(body))
 
     def forget(self, uid: str) -> None:
         """Forget an object that is gone."""

@@ -13,7 +13,7 @@ from ome_operator.cookbook.library import published_config, published_names
 from ome_operator.cookbook.own_model import OwnModel, names_code
 from ome_operator.errors import UserError
 from ome_operator.modelinfo.extract import CONFIG, FILES, MEMORY, MODELOPT, facts
-from ome_operator.util.json_limits import parsed
+from ome_operator.util.json_limits import parse_untrusted
 from ome_operator.util.similar import suggestion
 from ome_operator.util.visible import make_visible
 
@@ -75,7 +75,7 @@ def _of_files(folder: Path, config: Path | None = None) -> OwnModel:
 def _object(path: Path) -> Mapping[str, Any]:
     """Return the JSON object in a file. Raises UserError if it cannot be read."""
     try:
-        content = parsed(path.read_bytes(), str(path), memory=MEMORY[CONFIG], take=lambda value: value)
+        content = parse_untrusted(path.read_bytes(), str(path), memory=MEMORY[CONFIG], extract=lambda value: value)
     except json.JSONDecodeError as error:
         raise UserError(f"--from {path}: the file is not JSON ({error}): name the config.json of a model") from error
     except (OSError, ValueError) as error:

@@ -19,7 +19,7 @@ from ome_operator.core.resolve.inputs import object_refs, runtime_refs
 from ome_operator.errors import QuestionUnanswered, UserError
 from ome_operator.kube.resources import RESOURCES, resource_name
 from ome_operator.util.checkout import shipped_folder
-from ome_operator.util.json_limits import deeper, larger
+from ome_operator.util.json_limits import exceeds_count, exceeds_depth
 from ome_operator.util.kubeyaml import LEVELS, VALUES, Document, documents_with_repeats
 
 STDIN = Path("-")
@@ -305,9 +305,9 @@ def _wrong_metadata(body: Mapping[str, Any]) -> str:
 
 def _too_much(body: Mapping[str, Any]) -> str:
     """Return a sentence if the object is too large or too deeply nested to process; "" otherwise."""
-    if larger(body, VALUES):
+    if exceeds_count(body, VALUES):
         return f"an object of kind {body['kind']} has more than {VALUES} values: remove YAML aliases (*name)"
-    if deeper(body, LEVELS):
+    if exceeds_depth(body, LEVELS):
         return f"an object of kind {body['kind']} nests lists and maps more than {LEVELS} levels deep: use fewer levels"
     return ""
 

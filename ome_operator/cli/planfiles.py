@@ -102,10 +102,10 @@ def _json_object(path: Path, kind: str) -> dict[str, Any]:
     """
     from ome_operator.modelinfo.extract import MEMORY
     from ome_operator.sizing.errors import PlanRefused
-    from ome_operator.util.json_limits import parsed
+    from ome_operator.util.json_limits import parse_untrusted
 
     try:
-        found = parsed(text(path), str(path), memory=MEMORY[kind], take=lambda value: value)
+        found = parse_untrusted(text(path), str(path), memory=MEMORY[kind], extract=lambda value: value)
     except ValueError as error:
         raise PlanRefused(f"{path} is not valid JSON: {error}.") from error
     if not isinstance(found, dict):

@@ -8,7 +8,7 @@ from ome_operator.cli.file_errors import why_unreadable
 from ome_operator.errors import UserError
 from ome_operator.modelinfo.extract import INDEX, MEMORY
 from ome_operator.modelinfo.safetensors import index_sizes
-from ome_operator.util.json_limits import parsed
+from ome_operator.util.json_limits import parse_untrusted
 
 _POINTER = b"version https://git-lfs.github.com/spec/"
 """Beginning of the text that `git clone` without Git LFS writes in place of a large file."""
@@ -75,6 +75,8 @@ def _size(file: Path) -> int:
 def _of_index(file: Path) -> int | None:
     """Return the bytes that the index of a model states; None if there is no index, or no size above 0 in it."""
     try:
-        return parsed(file.read_bytes(), str(file), memory=MEMORY[INDEX], take=lambda found: index_sizes(found)[0] or None)
+        return parse_untrusted(
+            file.read_bytes(), str(file), memory=MEMORY[INDEX], extract=lambda found: index_sizes(found)[0] or None
+        )
     except (OSError, ValueError, AttributeError):
         return None

@@ -8,7 +8,7 @@ from ome_operator.cache.resources import BENCHMARK, CATALOG, SERVICE, SHORT
 from ome_operator.core.observed import decoders
 from ome_operator.kube.resources import RESOURCES
 from ome_operator.util import json_limits
-from ome_operator.util.json_limits import WHOLE
+from ome_operator.util.json_limits import FULL_DECODERS
 from ome_operator.watch.sink import WatchedKind
 
 SELECTOR = f"{keys.MANAGED_BY}={keys.MANAGER}"
@@ -20,8 +20,8 @@ WRITTEN = frozenset((SERVICE, *CATALOG, BENCHMARK, *SHORT))
 DECODERS = {
     "Pod": decoders.POD,
     "Node": decoders.NODE,
-    "StatefulSet": json_limits.PARTLY,
-    RECORD: json_limits.decoders(),
+    "StatefulSet": json_limits.PARTIAL_DECODERS,
+    RECORD: json_limits.build_decoders(),
 }
 """Maps a kind to its decoder, if only some fields of the kind are read, or if most of its fields are read seldom."""
 
@@ -33,6 +33,6 @@ def watches_of(kinds: Iterable[str] = KINDS, namespace: str = "") -> list[Watche
     found = []
     for kind in kinds:
         of = RESOURCES[kind]
-        selector, read = SELECTORS.get(kind, ""), DECODERS.get(kind, WHOLE)
+        selector, read = SELECTORS.get(kind, ""), DECODERS.get(kind, FULL_DECODERS)
         found.append(WatchedKind(kind, of.group, of.version, of.plural, selector, namespace, read))
     return found

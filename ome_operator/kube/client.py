@@ -16,7 +16,7 @@ from ome_operator.kube.body import encoded
 from ome_operator.kube.connection import Connection
 from ome_operator.kube.resources import RESOURCES, path, resource_name
 from ome_operator.util import bounded
-from ome_operator.util.json_limits import decoded
+from ome_operator.util.json_limits import decode_to_depth
 
 Manifest = dict[str, Any]
 Count = Callable[[str, str, int, float], None]
@@ -328,7 +328,7 @@ def _decoded(request: str, code: int, raw: bytes, headers: Any, asked: tuple[str
     of the requested object.
     """
     try:
-        answer = decoded(raw) if raw else {}
+        answer = decode_to_depth(raw) if raw else {}
     except ValueError:
         answer = f"{request}: {raw.decode(errors='replace').strip()}"
     if code >= 300 or not isinstance(answer, dict):

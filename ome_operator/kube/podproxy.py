@@ -8,7 +8,7 @@ from ome_operator.kube import errors
 from ome_operator.kube.connection import Connection
 from ome_operator.kube.resources import path
 from ome_operator.util import bounded
-from ome_operator.util.json_limits import MIB, parsed
+from ome_operator.util.json_limits import MIB, parse_untrusted
 
 LARGEST = 4 * 2**20
 """Default of the maximum number of bytes of a page that are read. The number is limited because a pod may send any number
@@ -58,7 +58,7 @@ class PodPages:
                     raise errors.TooLong(f"{page} of {pod} is larger than {self._longest >> 10} KiB", response.status)
                 if response.status >= 300:
                     is_json = response.content_type == "application/json"
-                    status = parsed(raw, page, memory=MEMORY, take=lambda value: value) if is_json else ""
+                    status = parse_untrusted(raw, page, memory=MEMORY, extract=lambda value: value) if is_json else ""
                     raise errors.from_response(response.status, status or f"{page} of {pod}: HTTP {response.status}")
                 return raw
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:

@@ -15,7 +15,7 @@ from ome_operator.modelinfo.quantization import has_fp4_experts, quantization
 from ome_operator.modelinfo.request_cache import request_cache
 from ome_operator.modelinfo.safetensors import Tensors, combine_headers, index_sizes, tensors
 from ome_operator.modelinfo.uncounted import uncounted
-from ome_operator.util.json_limits import MIB, TooLarge, parsed
+from ome_operator.util.json_limits import MIB, TooLarge, parse_untrusted
 
 CONFIG, PIPELINE = "config.json", "model_index.json"
 INDEX, MODELOPT = "model.safetensors.index.json", "hf_quant_config.json"
@@ -24,8 +24,8 @@ FILES = (CONFIG, PIPELINE, INDEX, MODELOPT)
 _CACHE_BYTES = {"bfloat16": 2, "fp8": 1}
 T = TypeVar("T")
 MEMORY: Mapping[str, int] = {CONFIG: 64 * MIB, PIPELINE: 64 * MIB, MODELOPT: 64 * MIB, INDEX: 160 * MIB}
-"""Maps each file to the maximum number of bytes of memory that parsing it may take, as `json_limits.memory_of` estimates it.
-The largest published indexes have some 208,000 entries (a trillion parameters in 4 bits)."""
+"""Maps each file to the maximum number of bytes of memory that parsing it may take, as computed by
+`json_limits.estimate_memory`. The largest published indexes have some 208,000 entries (a trillion parameters in 4 bits)."""
 HEADER_MEMORY = 160 * MIB
 """Maximum number of bytes of memory that parsing the header of one safetensors file may take."""
 
@@ -78,7 +78,7 @@ def _read(
 ) -> T | None:
     """Return the result of `take` for the JSON object in a file, or None if the file cannot be parsed."""
     try:
-        return parsed(files[name], "its JSON", memory=memory, take=lambda value: take(_object(value)))
+        return parse_untrusted(files[name], "its JSON", memory=memory, extract=lambda value: take(_object(value)))
     except TooLarge as error:
         unknown.append(f"{shorten(name)} is too large: {error}")
     except ValueError:

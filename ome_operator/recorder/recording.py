@@ -12,7 +12,7 @@ from ome_operator.recorder import sections
 from ome_operator.recorder.facts import UnreadableRecording
 from ome_operator.recorder.passes import Pass
 from ome_operator.recorder.redaction import redact_passes
-from ome_operator.util.json_limits import deeper
+from ome_operator.util.json_limits import exceeds_depth
 
 FORMAT = 1
 """Version of the file format. It is raised when an older reader would misinterpret a file."""
@@ -149,7 +149,7 @@ def _json(text: bytes) -> Any:
     except ValueError as error:
         complete = text.rstrip()[-1:] == b"}"
         raise UnreadableRecording("it is not JSON" if complete else "it is not JSON, or truncated: copy it again") from error
-    if deeper(data, DEEPEST):
+    if exceeds_depth(data, DEEPEST):
         raise UnreadableRecording(f"its JSON is nested more than {DEEPEST} levels deep")
     return data
 

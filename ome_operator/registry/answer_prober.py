@@ -11,11 +11,19 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ome_operator.registry.answers import PROBE, READ_EVERY, READ_UNTIL, AnswerSigns, is_due, judged, probed
+from ome_operator.registry.answers import (
+    PROBE,
+    READ_EVERY,
+    READ_UNTIL,
+    AnswerSigns,
+    evaluate_probe,
+    is_due,
+    with_probe_result,
+)
 from ome_operator.registry.engine_client import AFTER_PROBE, HEALTHY_PATH, READY_PATH, EngineClient
 from ome_operator.registry.engine_load import EngineLoad, for_role
 from ome_operator.registry.records import LeaderState
-from ome_operator.registry.silence import ProbeResult, stands_still
+from ome_operator.registry.silence import ProbeResult, is_stalled
 from ome_operator.registry.telemetry import LeaderMemory
 
 logger = logging.getLogger(__name__)
@@ -36,7 +44,7 @@ class AnswerProber:
 
     def __init__(self, client: EngineClient, learn: Learn, clock: Callable[[], float] = time.monotonic) -> None:
         self._client, self._learn, self._clock = client, learn, clock
-        self.running: dict[str, asyncio.Task[None]] = {}
+        self.running_probes: dict[str, asyncio.Task[None]] = {}
         """Maps the UID of a leader to its probe that is in progress."""
 
     def begin(self, leader: LeaderState, memory: LeaderMemory, now: float) -> None:
@@ -44,17 +52,23 @@ class AnswerProber:
         engine that does not report the times of its scheduler's steps, a probe would prove nothing; and if the reported
         times no longer advance, the module `silence` decides about the engine.
         """
-        self.running = {uid: task for uid, task in self.running.items() if not task.done()}
-        is_open = leader.uid in self.running or len(self.running) >= AT_ONCE
+        self.running_probes = {uid: task for uid, task in self.running_probes.items() if not task.done()}
+        is_open = leader.uid in self.running_probes or len(self.running_probes) >= AT_ONCE
         life = memory.silence
-        if is_open or life.alive_at is None or life.failures or stands_still(life, now) or not is_due(memory.answers, now):
+        if (
+            is_open
+            or life.alive_at is None
+            or life.failures
+            or is_stalled(life, now)
+            or not is_due(memory.answer_signs, now)
+        ):
             return
-        probe = self._probe(leader, memory.answers)
-        self.running[leader.uid] = asyncio.create_task(probe, name=f"probe of the answers of {leader.pod}")
+        probe = self._probe(leader, memory.answer_signs)
+        self.running_probes[leader.uid] = asyncio.create_task(probe, name=f"probe of the answers of {leader.pod}")
 
     def end(self) -> None:
         """Cancel the probes in progress."""
-        for task in self.running.values():
+        for task in self.running_probes.values():
             task.cancel()
 
     async def _probe(self, leader: LeaderState, before: AnswerSigns) -> None:
@@ -73,12 +87,12 @@ class AnswerProber:
         if status == 0:
             paths = READY_PATH, HEALTHY_PATH
             ready, healthy = await asyncio.gather(*(self._client.status(leader.url + path, AFTER_PROBE) for path in paths))
-        result = judged(before, status, loads, ready, healthy)
+        result = evaluate_probe(before, status, loads, ready, healthy)
         if result is not ProbeResult.ANSWERED:
             seen = [None if load is None else (load.running, load.waiting) for load in loads]
             details = f"status {status}, ready {ready}, healthy {healthy}, and (running, waiting) meanwhile {seen}"
             logger.info("%s was sent a request for one token: %s (%s)", leader.pod, result.value, details)
-        self._learn(leader.uid, lambda signs: probed(signs, result, loads, began, ended))
+        self._learn(leader.uid, lambda signs: with_probe_result(signs, result, loads, began, ended))
 
 
 def _body(role: str) -> dict[str, Any]:

@@ -77,7 +77,7 @@ class AnswerSigns(NamedTuple):
     """Seconds from `probed_at` to the next probe."""
 
     @property
-    def is_mute(self) -> bool:
+    def returns_no_token(self) -> bool:
         """Whether the engine returns no token although its scheduler works."""
         return self.failures >= FAILURES
 
@@ -87,14 +87,14 @@ class AnswerSigns(NamedTuple):
         return self.proofs > 0
 
 
-def counted(signs: AnswerSigns, counts: RouterCounts, now: float) -> AnswerSigns:
+def with_router_counts(signs: AnswerSigns, counts: RouterCounts, now: float) -> AnswerSigns:
     """Return the updated signs of an engine after a reading of the router's metrics; `counts` are the router's numbers for
     this engine.
     """
     before = signs.succeeded
     read = signs._replace(succeeded=counts.succeeded, read_at=now)
     if before is not None and counts.succeeded != before:  # it answered at some time after the previous reading
-        return _answered(read, signs.read_at)._replace(waits_since=signs.read_at if counts.active else None)
+        return _with_answer(read, signs.read_at)._replace(waits_since=signs.read_at if counts.active else None)
     if not counts.active:
         return read._replace(waits_since=None)
     return read if read.waits_since is not None else read._replace(waits_since=now)
@@ -109,7 +109,7 @@ def is_due(signs: AnswerSigns, now: float) -> bool:
     return signs.probed_at is None or now - signs.probed_at >= signs.retry
 
 
-def judged(
+def evaluate_probe(
     signs: AnswerSigns, status: int | None, loads: Sequence[EngineLoad | None], ready: int | None, healthy: int | None
 ) -> ProbeResult:
     """Return the result of a probe. `status` is the HTTP status of the response, 0 if no response came in time, and None if
@@ -128,7 +128,7 @@ def judged(
     return ProbeResult.FAILED if was_ready and is_computed else ProbeResult.UNCLEAR
 
 
-def probed(
+def with_probe_result(
     signs: AnswerSigns, result: ProbeResult, loads: Sequence[EngineLoad | None], began: float, now: float
 ) -> AnswerSigns:
     """Return the updated signs after a probe that began at `began` and ended at `now`. `loads` are the readings of the load
@@ -136,9 +136,9 @@ def probed(
     """
     after = signs._replace(probed_at=now, retry=RETRY_SILENT)
     if result is ProbeResult.ANSWERED:
-        return _answered(after._replace(retry=RETRY), now)
+        return _with_answer(after._replace(retry=RETRY), now)
     if result is ProbeResult.PAUSED:
-        return _answered(after, now)
+        return _with_answer(after, now)
     if result is ProbeResult.UNCLEAR or not 0 <= now - began <= PROBE + LATE:
         return after._replace(failed_since=None, proofs=0, retry=RETRY_UNCLEAR if loads else RETRY_SILENT)
     failures, proofs = signs.failures + 1, signs.proofs + 1 if proves_silence(loads) else 0
@@ -192,7 +192,7 @@ def _without_queue(loads: Sequence[EngineLoad | None]) -> list[EngineLoad]:
     return [*takewhile(lambda load: load.waiting == 0 and len(load.taken) == count, reversed(known))][::-1]
 
 
-def _answered(signs: AnswerSigns, at: float) -> AnswerSigns:
+def _with_answer(signs: AnswerSigns, at: float) -> AnswerSigns:
     """Return the signs of an engine that has answered a request at the time `at` or later."""
     waits = None if signs.waits_since is None else max(at, signs.waits_since)
     return signs._replace(waits_since=waits, failures=0, failed_since=None, proven_since=None, proofs=0)

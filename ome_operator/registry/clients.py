@@ -54,12 +54,14 @@ class PodLister:
 
     async def list(self) -> tuple[Pod, ...]:
         """Return all pods in their current state. Raises one of `NO_ANSWER`."""
-        headers = {"Authorization": f"Bearer {_text(self._account / 'token')}", "Accept": "application/json"}
+        headers = {"Authorization": f"Bearer {_read_text(self._account / 'token')}", "Accept": "application/json"}
         uses_tls = self._url.startswith("https:")
         async with self._session.get(self._url, headers=headers, ssl=self._tls() if uses_tls else True) as answer:
             if answer.status != 200:
-                raise UnexpectedAnswer(f"the API server rejects the request for the list of pods: {await _words(answer)}")
-            return parse_pods(await _json(answer), self._stems)
+                raise UnexpectedAnswer(
+                    f"the API server rejects the request for the list of pods: {await _error_text(answer)}"
+                )
+            return parse_pods(await _read_json(answer), self._stems)
 
     def _tls(self) -> ssl.SSLContext:
         """Return a TLS context that trusts the cluster's certificate authority. The certificate is loaded again when its
@@ -89,14 +91,14 @@ class RouterClient:
         async with self._session.get(self._url, headers=self._headers, ssl=False) as answer:
             if answer.status in (401, 403):
                 raise UnexpectedAnswer(
-                    "the router rejects the registry's API key (if somebody has replaced the Secret, delete this pod): "
-                    f"{await _words(answer)}"
+                    "the router rejects the registry's API key (if the Secret was replaced, delete this pod): "
+                    f"{await _error_text(answer)}"
                 )
             if answer.status != 200:
-                raise UnexpectedAnswer(f"the router does not return its workers: {await _words(answer)}")
-            body = await _json(answer)
+                raise UnexpectedAnswer(f"the router does not return its workers: {await _error_text(answer)}")
+            body = await _read_json(answer)
         try:
-            return workers(body)
+            return parse_workers(body)
         except PARSE_ERRORS as error:
             raise UnexpectedAnswer("the router's response is not a list of workers") from error
 
@@ -113,8 +115,8 @@ class RouterClient:
             if answer.status == HTTPStatus.CONFLICT:  # smg 1.13.0; sglang-router 0.3.2 accepts the same request again
                 return False
             if answer.status >= 300:
-                raise UnexpectedAnswer(f"the router does not add {target.url}: {await _words(answer)}")
-            body = await _json(answer)
+                raise UnexpectedAnswer(f"the router does not add {target.url}: {await _error_text(answer)}")
+            body = await _read_json(answer)
         try:
             self._jobs[target.url] = str(body.get("worker_id", ""))
         except PARSE_ERRORS as error:
@@ -139,15 +141,15 @@ class RouterClient:
         """
         async with self._session.delete(f"{self._url}/{quote(worker.id)}", headers=self._headers, ssl=False) as answer:
             if answer.status >= 300 and answer.status != 404:
-                raise UnexpectedAnswer(f"the router does not remove {worker.url}: {await _words(answer)}")
+                raise UnexpectedAnswer(f"the router does not remove {worker.url}: {await _error_text(answer)}")
 
 
-def workers(body: Any) -> tuple[Worker, ...]:
+def parse_workers(body: Any) -> tuple[Worker, ...]:
     """Parse a router's list of workers. Raises one of PARSE_ERRORS for any other response."""
-    return tuple(_worker(item) for item in body["workers"])
+    return tuple(_parse_worker(item) for item in body["workers"])
 
 
-def _worker(body: dict[str, Any]) -> Worker:
+def _parse_worker(body: dict[str, Any]) -> Worker:
     port = body.get("bootstrap_port")
     return Worker(
         id=str(body["id"]),
@@ -158,19 +160,19 @@ def _worker(body: dict[str, Any]) -> Worker:
     )
 
 
-async def _json(answer: aiohttp.ClientResponse) -> Any:
+async def _read_json(answer: aiohttp.ClientResponse) -> Any:
     try:
         return await answer.json(content_type=None)
     except (ValueError, RecursionError) as error:
         raise UnexpectedAnswer(f"the response of {answer.url.host} is not JSON") from error
 
 
-async def _words(answer: aiohttp.ClientResponse) -> str:
+async def _error_text(answer: aiohttp.ClientResponse) -> str:
     text = " ".join((await answer.text(errors="replace")).split())
     return f"{answer.status} {text[:200]}".strip()
 
 
-def _text(file: Path) -> str:
+def _read_text(file: Path) -> str:
     """Return the current contents of a small file without surrounding whitespace. The file is read each time, because the
     kubelet replaces the ServiceAccount's token while the process runs.
     """

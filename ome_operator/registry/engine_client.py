@@ -10,8 +10,8 @@ import aiohttp
 
 from ome_operator.registry.clients import NO_ANSWER
 from ome_operator.registry.engine_load import UNKNOWN, EngineLoad
-from ome_operator.registry.exposition import NOTHING, EnginePage, engine_page
-from ome_operator.registry.pages import parsed_load
+from ome_operator.registry.exposition import EMPTY_PAGE, EnginePage, parse_engine_page
+from ome_operator.registry.pages import parse_engine_load
 from ome_operator.util.bounded import content
 from ome_operator.util.json_limits import MIB
 
@@ -43,7 +43,7 @@ class EngineClient:
         be read.
         """
         text = await self.text(f"{url}/metrics", PAGE_BYTES)
-        return text if text is None else engine_page(text) if text else NOTHING
+        return text if text is None else parse_engine_page(text) if text else EMPTY_PAGE
 
     async def load(self, url: str, within: aiohttp.ClientTimeout = TIMEOUT) -> EngineLoad | None:
         """Return the load of an engine; UNKNOWN if the engine has no page that reports it, and None if the page cannot be
@@ -54,7 +54,7 @@ class EngineClient:
             if text is None:
                 return None
             if text:
-                return parsed_load(text)
+                return parse_engine_load(text)
         return UNKNOWN
 
     async def is_paused(self, url: str) -> bool:

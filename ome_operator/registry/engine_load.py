@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from ome_operator.registry.exposition import EnginePage, number, plus
+from ome_operator.registry.exposition import EnginePage, capped_sum, parse_number
 from ome_operator.util.untrusted_json import PARSE_ERRORS
 
 
@@ -44,7 +44,7 @@ class EngineLoad(NamedTuple):
 UNKNOWN = EngineLoad()
 
 
-def gauges(page: EnginePage) -> EngineLoad:
+def load_from_metrics(page: EnginePage) -> EngineLoad:
     """Return the load that an engine reports on its metrics page; UNKNOWN if the page does not contain the load."""
     found = page.gauges
     return EngineLoad(found.get("running"), found.get("waiting"), None, found.get("cacheUse"))
@@ -58,7 +58,7 @@ def for_role(load: EngineLoad, role: str) -> EngineLoad:
     return load._replace(in_transfer=0.0) if role != "prefill" and load.in_transfer is None else load
 
 
-def loads(body: Any) -> EngineLoad | None:
+def parse_loads(body: Any) -> EngineLoad | None:
     """Parse an engine's report of its load: SGLang's `/v1/loads`, or `/get_load` of older versions. Return None for any
     other body.
 
@@ -72,14 +72,14 @@ def loads(body: Any) -> EngineLoad | None:
         if not isinstance(ranks, list) or not ranks:
             return None
         apart = [rank.get("disaggregation") or {} for rank in ranks]
-        shares = [share for rank in ranks if (share := number(rank.get("token_usage"))) is not None]
+        shares = [share for rank in ranks if (share := parse_number(rank.get("token_usage"))) is not None]
         return EngineLoad(
             _sum(rank["num_running_reqs"] for rank in ranks),
             _sum(rank["num_waiting_reqs"] for rank in ranks),
             _sum(part.get("prefill_inflight_queue_reqs", 0) for part in apart) if all(apart) else None,
             max(shares) if shares else None,
             _sum(rank["num_used_tokens"] for rank in ranks) if all("num_used_tokens" in rank for rank in ranks) else None,
-            tuple(at for rank in ranks if (at := number(rank.get("timestamp"))) is not None),
+            tuple(at for rank in ranks if (at := parse_number(rank.get("timestamp"))) is not None),
         )
     except PARSE_ERRORS:
         return None
@@ -89,8 +89,8 @@ def _sum(values: Iterable[Any]) -> float:
     """Return the sum of the values. Raises ValueError if a value is not a valid number."""
     total = 0.0
     for value in values:
-        found = number(value)
+        found = parse_number(value)
         if found is None or isinstance(value, str):
             raise ValueError("it is not a number")
-        total = plus(total, found)
+        total = capped_sum(total, found)
     return total

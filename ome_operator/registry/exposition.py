@@ -41,18 +41,18 @@ class EnginePage(NamedTuple):
     """Maps a part of the engine's start to its duration in seconds. A part for which the page has no time is left out."""
 
 
-NOTHING = EnginePage("", {}, {}, {})
+EMPTY_PAGE = EnginePage("", {}, {}, {})
 
 
-def engine_page(text: str) -> EnginePage:
+def parse_engine_page(text: str) -> EnginePage:
     """Return the values of the first known engine that has series on the page."""
     for name, series in engine_series().items():
-        if (page := _page(name, series, text)) is not None:
+        if (page := _parse_page(name, series, text)) is not None:
             return page
-    return NOTHING
+    return EMPTY_PAGE
 
 
-def number(value: object) -> float | None:
+def parse_number(value: object) -> float | None:
     """Return a number from 0 to `LARGEST`, given as a number or as the text of a page; None for any other value."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
@@ -65,33 +65,33 @@ def number(value: object) -> float | None:
     return found if math.isfinite(found) and 0 <= found <= LARGEST else None
 
 
-def plus(one: float, other: float) -> float:
+def capped_sum(one: float, other: float) -> float:
     """Return the sum of two numbers, at most `LARGEST`, because the operator refuses a summary with a larger number."""
     return min(one + other, LARGEST)
 
 
-def samples(text: str, names: frozenset[str]) -> Iterator[tuple[str, Labels, float]]:
+def iter_samples(text: str, names: frozenset[str]) -> Iterator[tuple[str, Labels, float]]:
     """Yield name, labels and value of each sample of the series `names` whose value is a number."""
-    for line in _lines(names).finditer(text):
+    for line in _line_pattern(names).finditer(text):
         name, labels, value = line[1], line[2] or "", line[3]
-        if (found := number(value)) is not None:
+        if (found := parse_number(value)) is not None:
             yield name, dict(_LABEL.findall(labels)), found
 
 
 @cache
-def _lines(names: frozenset[str]) -> re.Pattern[str]:
+def _line_pattern(names: frozenset[str]) -> re.Pattern[str]:
     return re.compile(rf"^({'|'.join(map(re.escape, sorted(names)))})(?:\{{([^\n]*)\}})?[ \t]+(\S{{1,40}})", re.MULTILINE)
 
 
-def _page(engine: str, series: EngineSeries, text: str) -> EnginePage | None:
+def _parse_page(engine: str, series: EngineSeries, text: str) -> EnginePage | None:
     starts = {name for name, _ in series.start}
     names = frozenset((*series.counters, *series.gauges, *series.histograms, *starts))
     values: dict[tuple[str, str], dict[str, float]] = {}
     buckets: dict[str, dict[str, dict[str, dict[float, float]]]] = {}
     phases: dict[tuple[str, str], float] = {}
-    found = list(islice(samples(text, names), SAMPLES + 1))
+    found = list(islice(iter_samples(text, names), SAMPLES + 1))
     if len(found) > SAMPLES:
-        return NOTHING
+        return EMPTY_PAGE
     for name, labels, value in found:
         if any(labels.get(label) for label in series.total):
             continue
@@ -99,29 +99,29 @@ def _page(engine: str, series: EngineSeries, text: str) -> EnginePage | None:
             phase = name, labels.get("phase", "")
             phases[phase] = max(value, phases.get(phase, 0.0))
             continue
-        rank, copy = _part(labels, series.rank), _part(labels, series.same)
+        rank, copy = _label_key(labels, series.rank), _label_key(labels, series.same)
         if name in series.histograms:
-            bound = _bound(labels.get("le", ""))
+            bound = _parse_bound(labels.get("le", ""))
             if bound is not None:
                 copies = buckets.setdefault(series.histograms[name], {}).setdefault(rank, {})
                 at = copies.setdefault(copy, {})
-                at[bound] = plus(at.get(bound, 0.0), value)
+                at[bound] = capped_sum(at.get(bound, 0.0), value)
             continue
         by_copy = values.setdefault((name, rank), {})
-        by_copy[copy] = plus(by_copy.get(copy, 0.0), value)
+        by_copy[copy] = capped_sum(by_copy.get(copy, 0.0), value)
     if not values and not buckets and not phases:
         return None
     largest = {key: max(copies.values()) for key, copies in values.items()}
     return EnginePage(
         engine,
-        _summed({key: value for key, value in largest.items() if key[0] in series.counters}, series.counters),
-        _summed({key: value for key, value in largest.items() if key[0] in series.gauges}, series.gauges),
-        {name: added for name, ranks in buckets.items() if len(added := _added(ranks)) <= BUCKETS},
-        _start(series.start, phases),
+        _sum_samples({key: value for key, value in largest.items() if key[0] in series.counters}, series.counters),
+        _sum_samples({key: value for key, value in largest.items() if key[0] in series.gauges}, series.gauges),
+        {name: added for name, ranks in buckets.items() if len(added := _merge_histograms(ranks)) <= BUCKETS},
+        _start_durations(series.start, phases),
     )
 
 
-def _start(parts: Mapping[tuple[str, str], str], phases: Mapping[tuple[str, str], float]) -> dict[str, float]:
+def _start_durations(parts: Mapping[tuple[str, str], str], phases: Mapping[tuple[str, str], float]) -> dict[str, float]:
     """Return the duration of each part of an engine's start, in seconds. `parts` maps series and phase to the name of the
     part; the phase "" applies to all phases that are not listed. `phases` maps series and phase to the seconds of the
     slowest rank.
@@ -130,11 +130,11 @@ def _start(parts: Mapping[tuple[str, str], str], phases: Mapping[tuple[str, str]
     for (name, phase), seconds in phases.items():
         part = parts.get((name, phase)) or parts.get((name, ""))
         if part is not None and seconds > 0:
-            found[part] = plus(found.get(part, 0.0), seconds)
+            found[part] = capped_sum(found.get(part, 0.0), seconds)
     return found
 
 
-def _summed(found: Mapping[tuple[str, str], float], names: Mapping[str, str]) -> dict[str, float]:
+def _sum_samples(found: Mapping[tuple[str, str], float], names: Mapping[str, str]) -> dict[str, float]:
     """Return a mapping from the name of each value to the sum of its samples, or to the largest sample if the name is in
     `LARGEST_ONLY`. `found` maps series and data-parallel rank to a sample, and `names` maps a series to the name of its
     value.
@@ -143,11 +143,11 @@ def _summed(found: Mapping[tuple[str, str], float], names: Mapping[str, str]) ->
     for (series, _), value in found.items():
         name = names[series]
         before = values.get(name, 0.0)
-        values[name] = max(before, value) if name in LARGEST_ONLY else plus(before, value)
+        values[name] = max(before, value) if name in LARGEST_ONLY else capped_sum(before, value)
     return values
 
 
-def _added(ranks: Mapping[str, Mapping[str, Mapping[float, float]]]) -> dict[float, float]:
+def _merge_histograms(ranks: Mapping[str, Mapping[str, Mapping[float, float]]]) -> dict[float, float]:
     """Return one histogram of a leader: the sum of the histograms of its data-parallel ranks. If a rank has several copies
     of its histogram, only the copy with the most observations is used.
     """
@@ -155,15 +155,15 @@ def _added(ranks: Mapping[str, Mapping[str, Mapping[float, float]]]) -> dict[flo
     for copies in ranks.values():
         largest = max(copies.values(), key=lambda each: max(each.values(), default=0.0))
         for bound, count in largest.items():
-            total[bound] = plus(total.get(bound, 0.0), count)
+            total[bound] = capped_sum(total.get(bound, 0.0), count)
     return total
 
 
-def _part(labels: Labels, names: frozenset[str]) -> str:
+def _label_key(labels: Labels, names: frozenset[str]) -> str:
     return ",".join(f"{name}={labels[name]}" for name in sorted(names & labels.keys()))
 
 
-def _bound(text: str) -> float | None:
+def _parse_bound(text: str) -> float | None:
     """Return the upper bound of a bucket, which may be infinite; None if it is not a positive number."""
     if not _NUMBER.fullmatch(text):
         return None

@@ -111,11 +111,11 @@ class Registry:
         if self._known is None:
             return self._settings.interval
         found, now = self._telemetry, self._wall()
-        healthy = {uid: now - age for uid, age in found.healthy_for.items()}
-        signs = LeaderSigns(found.silent, found.blamed, healthy)
+        healthy = {uid: now - age for uid, age in found.healthy_seconds.items()}
+        signs = LeaderSigns(found.silent_leaders, found.faulty_leaders, healthy)
         changes = reconcile(self._known, workers, self._memory, self._settings.registry, now, fresh, signs)
         self._memory, self._leaders = changes.memory, changes.leaders
-        self._telemetry.passed(self._leaders, workers)
+        self._telemetry.update_leaders(self._leaders, workers)
         self._count_foreign(changes)
         changed = await self._change_router(changes)
         self._first_asked = {url: min(self._first_asked.get(url, at), now) for url, at in self._memory.asked.items()}
@@ -172,7 +172,7 @@ class Registry:
         """Log and count the workers in the router's list that do not belong to this slice. Each of them is counted only
         once, even if its removal fails several times.
         """
-        foreign = {removal.worker.id: removal.worker for removal in changes.remove if removal.foreign}
+        foreign = {removal.worker.id: removal.worker for removal in changes.remove if removal.is_foreign}
         new = foreign.keys() - self._foreign
         for worker in (foreign[worker_id] for worker_id in sorted(new)):
             logger.warning(
@@ -202,7 +202,7 @@ class Registry:
 
     # --- probes and reports ---------------------------------------------------------------------------------------
 
-    def alive(self) -> health.Answer:
+    def is_alive(self) -> health.Answer:
         """Return whether a pass has ended within the last `STUCK` seconds, and a text for the liveness probe. An API server
         or router that does not answer is no reason to restart the registry.
         """
@@ -232,7 +232,7 @@ class Registry:
                     "state": leader.state,
                     "reason": leader.why,
                     "listed": leader.listed,
-                    "running": leader.running if leader.listed else self._telemetry.total(leader.uid),
+                    "running": leader.running if leader.listed else self._telemetry.request_count(leader.uid),
                 }
                 for leader in self._leaders
             ],
@@ -247,7 +247,7 @@ async def run(settings: SidecarSettings) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, registry.stop)
         routes = {
-            "/healthz": registry.alive,
+            "/healthz": registry.is_alive,
             "/metrics": registry.metrics,
             "/summary": registry.summary,
             "/workers": registry.workers,

@@ -20,11 +20,11 @@ from ome_operator.registry.pairs import (
     PairResult,
     Pairs,
     PairState,
-    failing,
+    failing_pairs,
+    faulty_leaders,
     next_pair,
-    partner,
-    probed,
-    to_blame,
+    with_probe_result,
+    working_partner,
 )
 from ome_operator.registry.records import LeaderState
 from ome_operator.registry.telemetry import NEW, LeaderMemory
@@ -54,20 +54,22 @@ class PairProber:
         changed: Callable[[], None] = lambda: None,
     ) -> None:
         self._client, self._leaders, self._clock = client, leaders, clock
-        self._changed = changed
+        self._on_change = changed
         self._pairs: Pairs = {}
         self._running: dict[Pair, asyncio.Task[None]] = {}
-        self.blamed: frozenset[str] = frozenset()
+        self.faulty_leaders: frozenset[str] = frozenset()
         """UIDs of the leaders whose transfers fail, so that they should get no requests."""
 
     def begin(self, memories: Mapping[str, LeaderMemory], router_fails: bool) -> None:
-        """Update `blamed`, and begin a probe of a pair if there are signs that transfers fail. `memories` maps the UID of a
-        leader to what is known about the leader. `router_fails` is true if the router has answered requests with errors in
-        the last minute.
+        """Update `faulty_leaders`, and begin a probe of a pair if there are signs that transfers fail. `memories` maps the
+        UID of a leader to what is known about the leader. `router_fails` is true if the router has answered requests with
+        errors in the last minute.
         """
         self._running = {pair: task for pair, task in self._running.items() if not task.done()}
         now, roles = self._clock(), self._roles()
-        suspects = frozenset(uid for role in roles.values() for uid in role if _fails(memories.get(uid, NEW)))
+        suspects = frozenset(
+            uid for role in roles.values() for uid in role if _reports_failed_transfers(memories.get(uid, NEW))
+        )
         is_open = any(state.failures or state.is_failing for state in self._pairs.values() if now - state.probed_at < FORGET)
         if (suspects or router_fails or is_open) and len(self._running) < AT_ONCE:
             pair = next_pair(self._pairs, roles["prefill"], roles["decode"], suspects, self._running, now)
@@ -86,15 +88,15 @@ class PairProber:
         of these probes that failed.
         """
         roles, now = self._roles(), self._clock()
-        found = failing(self._pairs, {uid for role in roles.values() for uid in role}, now)
-        return [self._described(pair, state) for pair, state in sorted(found.items())[:PAIRS]]
+        found = failing_pairs(self._pairs, {uid for role in roles.values() for uid in role}, now)
+        return [self._describe(pair, state) for pair, state in sorted(found.items())[:PAIRS]]
 
-    def _described(self, pair: Pair, state: PairState) -> dict[str, Any]:
-        others = {f"{role}WorksWith": partner(self._pairs, uid) for role, uid in zip(ROLES, pair, strict=True)}
+    def _describe(self, pair: Pair, state: PairState) -> dict[str, Any]:
+        others = {f"{role}WorksWith": working_partner(self._pairs, uid) for role, uid in zip(ROLES, pair, strict=True)}
         return {
             **{role: public_digest(uid) for role, uid in zip(ROLES, pair, strict=True)},
-            "probes": len(state.recent),
-            "failed": sum(state.recent),
+            "probes": len(state.recent_failures),
+            "failed": sum(state.recent_failures),
             **{name: public_digest(uid) for name, uid in others.items() if uid},
         }
 
@@ -106,10 +108,10 @@ class PairProber:
         return roles
 
     def _decide(self, roles: Mapping[str, Mapping[str, LeaderState]], now: float) -> None:
-        blamed = to_blame(self._pairs, roles["prefill"], roles["decode"], now) if self._pairs else frozenset[str]()
-        if blamed != self.blamed:
-            self.blamed = blamed
-            self._changed()
+        blamed = faulty_leaders(self._pairs, roles["prefill"], roles["decode"], now) if self._pairs else frozenset[str]()
+        if blamed != self.faulty_leaders:
+            self.faulty_leaders = blamed
+            self._on_change()
 
     async def _probe(self, prefill: LeaderState, decode: LeaderState, memories: Mapping[str, LeaderMemory]) -> None:
         began = self._clock()
@@ -122,7 +124,7 @@ class PairProber:
         }
         answers = await _answers([self._client.post(leader.url + PATH, body, TIMEOUT) for leader in (prefill, decode)])
         busy = {leader.uid for leader in (prefill, decode) if _is_busy(memories.get(leader.uid, NEW))}
-        self._pairs = probed(self._pairs, (prefill.uid, decode.uid), _result(answers), busy, began)
+        self._pairs = with_probe_result(self._pairs, (prefill.uid, decode.uid), _evaluate_answers(answers), busy, began)
 
 
 async def _answers(requests: Iterable[Coroutine[Any, Any, int | None]]) -> list[int | None]:
@@ -140,7 +142,7 @@ async def _answers(requests: Iterable[Coroutine[Any, Any, int | None]]) -> list[
     return [task.result() for task in tasks if task.done() and not task.cancelled()]
 
 
-def _result(answers: Iterable[int | None]) -> PairResult:
+def _evaluate_answers(answers: Iterable[int | None]) -> PairResult:
     answers = [*answers]
     if all(status == 200 for status in answers):
         return PairResult.WORKED
@@ -149,7 +151,7 @@ def _result(answers: Iterable[int | None]) -> PairResult:
     return PairResult.LATE if 0 in answers and {*answers} <= {0, 200} else PairResult.UNCLEAR
 
 
-def _fails(memory: LeaderMemory) -> bool:
+def _reports_failed_transfers(memory: LeaderMemory) -> bool:
     """Return whether the leader has reported failed transfers in the last minute."""
     name = "failedTransfers"
     return bool(memory.work) and memory.work[-1].counters.get(name, 0.0) > memory.work[0].counters.get(name, 0.0)

@@ -55,116 +55,117 @@ class PairState(NamedTuple):
     """Time at which the last probe began."""
     failures: int = 0
     """Number of failed probes since the last successful probe."""
-    explained: frozenset[str] = frozenset()
+    busy_leaders: frozenset[str] = frozenset()
     """UIDs of the leaders whose load can explain some of the `failures`: a probe was late while the leader was computing
     requests."""
     failed: tuple[float, ...] = ()
     """Times at which the last failed probes began; at most `SHOWN`."""
-    unexplained: tuple[float, ...] = ()
+    unexplained_failures: tuple[float, ...] = ()
     """Times at which the last failed probes began whose failure load cannot explain. Either an engine answered that the
     transfer had failed, or neither leader was computing requests."""
     worked: tuple[float, ...] = ()
     """Times at which the last probes that worked began."""
     is_failing: bool = False
-    recent: tuple[bool, ...] = ()
+    recent_failures: tuple[bool, ...] = ()
     """Whether each of the last `SHOWN` probes failed, the oldest probe first. Probes with an unclear result are left out."""
 
 
 Pairs = Mapping[Pair, PairState]
 
 
-def probed(pairs: Pairs, pair: Pair, result: PairResult, busy: Collection[str], began: float) -> Pairs:
+def with_probe_result(pairs: Pairs, pair: Pair, result: PairResult, busy: Collection[str], began: float) -> Pairs:
     """Return the updated results after a probe of `pair` that began at `began`. `busy` contains the UIDs of those leaders of
     the pair that were computing requests, or finished some, during the probe.
     """
     before = pairs.get(pair, PairState(began))
     known = {each: state for each, state in pairs.items() if began - state.probed_at <= FORGET}
-    return {**known, pair: _after(before if pair in known else PairState(began), result, busy, began)}
+    return {**known, pair: _next_state(before if pair in known else PairState(began), result, busy, began)}
 
 
-def _after(state: PairState, result: PairResult, busy: Collection[str], began: float) -> PairState:
+def _next_state(state: PairState, result: PairResult, busy: Collection[str], began: float) -> PairState:
     state = state._replace(probed_at=began)
     if result is PairResult.UNCLEAR:
         return state
     failed = result is not PairResult.WORKED
-    state = state._replace(recent=(*state.recent, failed)[-SHOWN:])
+    state = state._replace(recent_failures=(*state.recent_failures, failed)[-SHOWN:])
     if not failed:
         worked = (*state.worked, began)[-SHOWN:]
-        return PairState(probed_at=began, worked=worked, recent=state.recent)
-    explained = state.explained.union(busy if result is PairResult.LATE else ())
+        return PairState(probed_at=began, worked=worked, recent_failures=state.recent_failures)
+    explained = state.busy_leaders.union(busy if result is PairResult.LATE else ())
     failures = state.failures + 1
     is_late = result is PairResult.LATE and bool(busy)
     return state._replace(
         failures=failures,
         failed=(*state.failed, began)[-SHOWN:],
-        unexplained=state.unexplained if is_late else (*state.unexplained, began)[-SHOWN:],
-        explained=explained,
+        unexplained_failures=state.unexplained_failures if is_late else (*state.unexplained_failures, began)[-SHOWN:],
+        busy_leaders=explained,
         is_failing=failures >= FAILURES,
     )
 
 
-def failing(pairs: Pairs, leaders: Collection[str], now: float) -> dict[Pair, PairState]:
+def failing_pairs(pairs: Pairs, leaders: Collection[str], now: float) -> dict[Pair, PairState]:
     """Return the failing pairs among these leaders. A pair is failing if the probability that so many of its probes fail in
     a row by chance is at most `CHANCE`. The probability is estimated from the other pairs of both leaders. A probe that was
-    late while a leader computed requests is counted only if load is not the cause (`_is_no_load`).
+    late while a leader computed requests is counted only if load is not the cause (`_is_load_excluded`).
     """
-    known = _present(pairs, leaders, now)
+    known = _current_pairs(pairs, leaders, now)
     return {pair: state for pair, state in known.items() if state.is_failing and _fails_by_itself(known, pair, state)}
 
 
 def _fails_by_itself(pairs: Pairs, pair: Pair, state: PairState) -> bool:
     """Return whether neither chance nor load explains the failed probes of a pair."""
-    noise = _noise(pairs, pair, pair)
-    if noise ** len(state.unexplained) <= CHANCE:
+    noise = _chance_failure_share(pairs, pair, pair)
+    if noise ** len(state.unexplained_failures) <= CHANCE:
         return True
-    return noise**state.failures <= CHANCE and _is_no_load(pairs, pair, pair)
+    return noise**state.failures <= CHANCE and _is_load_excluded(pairs, pair, pair)
 
 
-def _noise(pairs: Pairs, leaders: Iterable[str], but: Pair) -> float:
+def _chance_failure_share(pairs: Pairs, leaders: Iterable[str], excluded: Pair) -> float:
     """Return the estimated share of probes that fail by chance. The estimate uses the recent probes of every pair that
-    contains one of these leaders, and `USUAL` assumed probes of which one fails. The pair `but` and failing pairs are left
-    out.
+    contains one of these leaders, and `USUAL` assumed probes of which one fails. The pair `excluded` and failing pairs are
+    left out.
     """
     of = frozenset(leaders)
     found = [
         failed
         for pair, state in pairs.items()
-        if pair != but and not state.is_failing and not of.isdisjoint(pair)
-        for failed in state.recent
+        if pair != excluded and not state.is_failing and not of.isdisjoint(pair)
+        for failed in state.recent_failures
     ]
     return (sum(found) + 1) / (len(found) + USUAL)
 
 
-def _is_no_load(pairs: Pairs, pair: Pair, partners: Iterable[str]) -> bool:
+def _is_load_excluded(pairs: Pairs, pair: Pair, partners: Iterable[str]) -> bool:
     """Return whether the load of the two leaders of `pair` does not explain its failed probes. A failed probe is counted for
-    a leader only if the leader had successful probes with other partners shortly before and after it (`_surrounded`). The
-    lowest count of all busy leaders must be improbable for each busy leader, given its failed probes with other partners. If
-    `partners` contains only one leader of the pair, this leader is treated like a busy leader in the count.
+    a leader only if the leader had successful probes with other partners shortly before and after it
+    (`_count_isolated_failures`). The lowest count of all busy leaders must be improbable for each busy leader, given its
+    failed probes with other partners. If `partners` contains only one leader of the pair, this leader is treated like a
+    busy leader in the count.
     """
-    explained = pairs[pair].explained
+    explained = pairs[pair].busy_leaders
     needed = explained if tuple(partners) == pair else explained.union(partners)
-    count = min((_surrounded(pairs, uid, pair, pairs[pair].failed) for uid in needed), default=0)
-    return all(_failures_beside(pairs, uid, pair) ** count <= CHANCE for uid in explained)
+    count = min((_count_isolated_failures(pairs, uid, pair, pairs[pair].failed) for uid in needed), default=0)
+    return all(_failure_share_with_others(pairs, uid, pair) ** count <= CHANCE for uid in explained)
 
 
-def _failures_beside(pairs: Pairs, uid: str, but: Pair) -> float:
-    """Return the estimated share of failed probes in all pairs of the leader `uid` except the pair `but`."""
-    found = [failed for pair, state in pairs.items() if uid in pair and pair != but for failed in state.recent]
+def _failure_share_with_others(pairs: Pairs, uid: str, excluded: Pair) -> float:
+    """Return the estimated share of failed probes in all pairs of the leader `uid` except the pair `excluded`."""
+    found = [failed for pair, state in pairs.items() if uid in pair and pair != excluded for failed in state.recent_failures]
     return (sum(found) + 1) / (len(found) + 2)
 
 
-def _surrounded(pairs: Pairs, uid: str, but: Pair, times: Iterable[float]) -> int:
+def _count_isolated_failures(pairs: Pairs, uid: str, excluded: Pair, times: Iterable[float]) -> int:
     """Return how many of the failed probes that began at `times` have successful probes of the leader `uid` with other
-    partners at most `NEAR` seconds before and after. Pairs other than `but` are considered. The number is 0 if the network
-    of the registry itself was interrupted, because no probe succeeds then.
+    partners at most `NEAR` seconds before and after. Pairs other than `excluded` are considered. The number is 0 if the
+    network of the registry itself was interrupted, because no probe succeeds then.
     """
-    worked = [at for pair, state in pairs.items() if uid in pair and pair != but for at in state.worked]
+    worked = [at for pair, state in pairs.items() if uid in pair and pair != excluded for at in state.worked]
     return sum(
         any(0 < failed - at <= NEAR for at in worked) and any(0 < at - failed <= NEAR for at in worked) for failed in times
     )
 
 
-def to_blame(pairs: Pairs, prefill: Collection[str], decode: Collection[str], now: float) -> frozenset[str]:
+def faulty_leaders(pairs: Pairs, prefill: Collection[str], decode: Collection[str], now: float) -> frozenset[str]:
     """Return the UIDs of the leaders that should get no requests.
 
     A leader is to blame if every partner with which it fails works with other leaders. If this is true of several leaders,
@@ -175,33 +176,35 @@ def to_blame(pairs: Pairs, prefill: Collection[str], decode: Collection[str], no
     found: set[str] = set()
     roles = {uid: frozenset(role) for role in (prefill, decode) for uid in role}
     while True:
-        known = _present(pairs, roles.keys() - found, now)
-        certain = failing(known, roles.keys() - found, now)
+        known = _current_pairs(pairs, roles.keys() - found, now)
+        certain = failing_pairs(known, roles.keys() - found, now)
         bad = {uid: [pair for pair in certain if uid in pair] for uid in sorted(roles.keys() - found)}
         suspects = [
             (len(failed) / sum(uid in pair for pair in known), len(roles[uid]), uid)
             for uid, failed in bad.items()
             if failed
-            and all(_is_the_cause(known, uid, pair) for pair in failed)
-            and any(_works(known, beside) for beside in roles[uid] - found - {uid})
+            and all(_is_cause(known, uid, pair) for pair in failed)
+            and any(_has_working_partner(known, beside) for beside in roles[uid] - found - {uid})
         ]
         if not suspects:
             return frozenset(found)
         found.add(max(suspects)[2])
 
 
-def _is_the_cause(pairs: Pairs, uid: str, pair: Pair) -> bool:
+def _is_cause(pairs: Pairs, uid: str, pair: Pair) -> bool:
     """Return whether a leader causes the failures of a failing pair. It does if its partner works with other leaders at the
     same time, so that neither the partner, nor chance, nor load explains the failures.
     """
-    other, state = _other(pair, uid), pairs[pair]
-    noise = _noise(pairs, (other,), pair)
-    if noise ** _surrounded(pairs, other, pair, state.unexplained) <= CHANCE:
+    other, state = _partner_of(pair, uid), pairs[pair]
+    noise = _chance_failure_share(pairs, (other,), pair)
+    if noise ** _count_isolated_failures(pairs, other, pair, state.unexplained_failures) <= CHANCE:
         return True
-    return noise ** _surrounded(pairs, other, pair, state.failed) <= CHANCE and _is_no_load(pairs, pair, (other,))
+    return noise ** _count_isolated_failures(pairs, other, pair, state.failed) <= CHANCE and _is_load_excluded(
+        pairs, pair, (other,)
+    )
 
 
-def _present(pairs: Pairs, leaders: Collection[str], now: float) -> dict[Pair, PairState]:
+def _current_pairs(pairs: Pairs, leaders: Collection[str], now: float) -> dict[Pair, PairState]:
     return {
         pair: state
         for pair, state in pairs.items()
@@ -209,11 +212,11 @@ def _present(pairs: Pairs, leaders: Collection[str], now: float) -> dict[Pair, P
     }
 
 
-def _other(pair: Pair, uid: str) -> str:
+def _partner_of(pair: Pair, uid: str) -> str:
     return pair[1] if pair[0] == uid else pair[0]
 
 
-def _works(pairs: Pairs, uid: str) -> bool:
+def _has_working_partner(pairs: Pairs, uid: str) -> bool:
     """Return whether the leader has a partner with which its last probe worked."""
     return any(uid in pair and _is_working(state) for pair, state in pairs.items())
 
@@ -222,9 +225,9 @@ def _is_working(state: PairState) -> bool:
     return not state.failures and not state.is_failing and bool(state.worked)
 
 
-def partner(pairs: Pairs, uid: str) -> str:
+def working_partner(pairs: Pairs, uid: str) -> str:
     """Return the UID of a leader whose last probe with the leader `uid` worked; "" if there is none."""
-    return next((_other(pair, uid) for pair in sorted(pairs) if uid in pair and _is_working(pairs[pair])), "")
+    return next((_partner_of(pair, uid) for pair in sorted(pairs) if uid in pair and _is_working(pairs[pair])), "")
 
 
 def next_pair(

@@ -38,24 +38,24 @@ def parse_pods(body: Any, stems: Mapping[str, str]) -> tuple[Pod, ...]:
         if (body.get("metadata") or {}).get("continue"):
             raise UnexpectedAnswer("the API server's list of pods is incomplete")
         # Some servers send `items: null` for an empty list; a list without the field is invalid.
-        return tuple(pod for item in body["items"] or () if (pod := _pod(item, stems)) is not None)
+        return tuple(pod for item in body["items"] or () if (pod := _parse_pod(item, stems)) is not None)
     except PARSE_ERRORS as error:
         raise UnexpectedAnswer(
             f"the API server's list contains an invalid pod: {error!r} in {type(items).__name__}"
         ) from error
 
 
-def _pod(body: Mapping[str, Any], stems: Mapping[str, str]) -> Pod | None:
+def _parse_pod(body: Mapping[str, Any], stems: Mapping[str, str]) -> Pod | None:
     metadata, status = body["metadata"], body.get("status") or {}
     labels, notes = metadata.get("labels") or {}, metadata.get("annotations") or {}
     leader, group, rank = labels.get(keys.WORKER_INDEX) == "0", labels.get(keys.GROUP_INDEX), labels.get(keys.POD_INDEX)
     number = quantity.whole_number(rank)
     if group is None or number is None or leader != (rank == "0"):
         return None  # a second pod of a leader's StatefulSet, which a user scaled manually, is not a rank
-    if not _made_by_operator(metadata, stems.get(str(labels.get(keys.COMPONENT)), ""), str(group), str(rank), leader):
+    if not _is_created_by_operator(metadata, stems.get(str(labels.get(keys.COMPONENT)), ""), str(group), str(rank), leader):
         return None
     spec = body.get("spec") or {}
-    running, started = _running(spec, status)
+    running, started = _is_main_container_running(spec, status)
     ready: Mapping[str, Any] = next((one for one in status.get("conditions") or () if one["type"] == "Ready"), {})
     return Pod(
         name=str(metadata["name"]),
@@ -67,15 +67,15 @@ def _pod(body: Mapping[str, Any], stems: Mapping[str, str]) -> Pod | None:
         running=running,
         started=started,
         ready=ready.get("status") == "True",
-        ready_since=_seconds(ready.get("lastTransitionTime")),
+        ready_since=_parse_timestamp(ready.get("lastTransitionTime")),
         deleting=bool(metadata.get("deletionTimestamp")),
         draining=bool(notes.get(keys.DRAINING)),
-        bootstrap_port=_port(notes.get(keys.BOOTSTRAP_PORT)),
+        bootstrap_port=_parse_port(notes.get(keys.BOOTSTRAP_PORT)),
         health_port=_health_port(spec, status),
     )
 
 
-def _made_by_operator(metadata: Mapping[str, Any], stem: str, group: str, rank: str, leader: bool) -> bool:
+def _is_created_by_operator(metadata: Mapping[str, Any], stem: str, group: str, rank: str, leader: bool) -> bool:
     """Return whether the StatefulSet of this group created the pod. `leader` is true if the pod is the group's rank 0."""
     expected = names.leader(stem, group) if leader else names.worker(stem, group)
     owner: Mapping[str, Any] = next((ref for ref in metadata.get("ownerReferences") or () if ref.get("controller")), {})
@@ -83,7 +83,7 @@ def _made_by_operator(metadata: Mapping[str, Any], stem: str, group: str, rank: 
     return kind == ("apps", "StatefulSet") and owner.get("name") == expected and metadata["name"] == f"{expected}-{rank}"
 
 
-def _running(spec: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[bool, float]:
+def _is_main_container_running(spec: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[bool, float]:
     """Return whether the main container (the first one) is running, and when it started, in seconds since the epoch; 0 if
     unknown. The condition Ready is not used, because it does not describe ranks above 0.
     """
@@ -94,7 +94,7 @@ def _running(spec: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[bool, 
     for container in status.get("containerStatuses") or ():
         if container["name"] == main:
             state = (container.get("state") or {}).get("running")
-            return state is not None, _seconds((state or {}).get("startedAt"))
+            return state is not None, _parse_timestamp((state or {}).get("startedAt"))
     return True, 0.0
 
 
@@ -128,16 +128,16 @@ def _probed_port(container: Mapping[str, Any], name: str) -> int | None:
         return None
     port = page.get("port")
     named = (one["containerPort"] for one in container.get("ports") or () if one.get("name") == port)
-    return _port(next(named, port))
+    return _parse_port(next(named, port))
 
 
-def _port(value: Any) -> int | None:
+def _parse_port(value: Any) -> int | None:
     """Return a port that an annotation or a probe names; None if the value is not a port number."""
     number = quantity.whole_number(value)
     return number if number is not None and 0 < number <= MAX_PORT else None
 
 
-def _seconds(stamp: Any) -> float:
+def _parse_timestamp(stamp: Any) -> float:
     """Return a timestamp in seconds since the epoch, or 0 if it is absent or invalid."""
     when = quantity.parse_instant(stamp)
     return 0.0 if when is None else when.timestamp()

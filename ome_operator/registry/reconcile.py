@@ -27,7 +27,7 @@ class _Readiness(NamedTuple):
 
     why: str
     """Reason why the leader must not serve requests, or "" if it can."""
-    patient: bool = False
+    is_recent: bool = False
     """Whether the leader became not ready only a short time ago. Such a leader stays in the router's list if the router
     lists it."""
     draining: bool = False
@@ -71,7 +71,7 @@ def reconcile(
     empty router that has just started. Leaders that `signs` reports as silent, or to blame for failed transfers, are removed
     only while the router lists another leader that can serve.
     """
-    pods, listed = tuple(pods), _by_address(workers)
+    pods, listed = tuple(pods), _group_by_address(workers)
     leaders = _leaders(pods, settings)
     unready = {pod.uid: min(memory.unready.get(pod.uid, now), now) for pod, _, _ in leaders if not pod.ready}
     evaluated = [
@@ -83,11 +83,11 @@ def reconcile(
     for _, target, readiness in evaluated:
         if not readiness.why:
             wanted.setdefault(target.url, target)
-    kept = {target.url: target for _, target, readiness in evaluated if readiness.patient and target.url not in wanted}
+    kept = {target.url: target for _, target, readiness in evaluated if readiness.is_recent and target.url not in wanted}
     reasons = {target.url: readiness.why for _, target, readiness in evaluated if readiness.why}
     stay, missing = {**kept, **wanted}, [url for url in wanted if url not in listed]
     own_addresses = _own_addresses(pods, memory, settings, now)
-    remove = _surplus(listed, stay, memory, reasons, own_addresses)
+    remove = _workers_to_remove(listed, stay, memory, reasons, own_addresses)
     asked = {url: min(memory.asked[url], now) for url in missing if url in memory.asked}
     due = [url for url in missing if url not in asked or now - asked[url] >= settings.retry]
     add = tuple(wanted[url] for url in due if fresh or not listed or url in memory.refill)
@@ -105,7 +105,7 @@ def reconcile(
     )
 
 
-def _by_address(workers: Iterable[Worker]) -> dict[str, list[Worker]]:
+def _group_by_address(workers: Iterable[Worker]) -> dict[str, list[Worker]]:
     """Group the router's entries by the address of their pod; a data-parallel worker may have several entries."""
     listed: dict[str, list[Worker]] = {}
     for worker in workers:
@@ -123,19 +123,19 @@ def _own_addresses(pods: Iterable[Pod], memory: WorkerMemory, settings: Registry
     return {**{url: at for url, at in known.items() if now - at < settings.remember}, **present}
 
 
-def _surplus(
+def _workers_to_remove(
     listed: Mapping[str, list[Worker]],
     stay: Mapping[str, WantedWorker],
     memory: WorkerMemory,
     reasons: Mapping[str, str],
-    ours: Mapping[str, float],
+    own_addresses: Mapping[str, float],
 ) -> tuple[WorkerRemoval, ...]:
     """Return the workers that must be removed from the router's list. `stay` maps the URLs of workers that may stay to their
-    leaders, `reasons` maps the URLs of other leaders to the reason why they must not serve, and `ours` has the URLs of this
-    slice's pods.
+    leaders, `reasons` maps the URLs of other leaders to the reason why they must not serve, and `own_addresses` contains the
+    URLs of this slice's pods.
     """
     return tuple(
-        WorkerRemoval(worker, why, foreign=memory.ours is not None and url not in ours)
+        WorkerRemoval(worker, why, is_foreign=memory.ours is not None and url not in own_addresses)
         for url, workers in listed.items()
         for worker in workers
         if (why := _removal_reason(worker, stay.get(url), memory.pods.get(url), reasons.get(url)))
@@ -197,7 +197,7 @@ def _readiness(
         return _Readiness("the group is being drained", draining=True)
     if not leader.running or not leader.ip:
         return _Readiness("the leader is not running")
-    if why := _incomplete(ranks, role.pods):
+    if why := _describe_missing_rank(ranks, role.pods):
         return _Readiness(why)
     if not leader.ready:
         is_listed, since = _url(leader, role.port) in listed, healthy.get(leader.uid)
@@ -249,7 +249,7 @@ def _without_silent(
     return [(pod, target, checked(pod, target, readiness)) for pod, target, readiness in evaluated]
 
 
-def _incomplete(ranks: list[Pod], size: int) -> str:
+def _describe_missing_rank(ranks: list[Pod], size: int) -> str:
     by_rank = {pod.rank: pod for pod in ranks}
     for rank in range(1, size):
         pod = by_rank.get(rank)

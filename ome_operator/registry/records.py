@@ -113,7 +113,7 @@ class WorkerRemoval(NamedTuple):
 
     worker: Worker
     why: str
-    foreign: bool = False
+    is_foreign: bool = False
     """Whether the worker's address neither belongs nor recently belonged to a pod of this slice. If so, another program
     or a user has added the worker to the router."""
 

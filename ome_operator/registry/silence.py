@@ -70,7 +70,7 @@ class LifeSigns(NamedTuple):
         return self.failures >= FAILURES
 
 
-def heard(silence: LifeSigns, taken: tuple[float, ...], began: float) -> LifeSigns:
+def with_reading(silence: LifeSigns, taken: tuple[float, ...], began: float) -> LifeSigns:
     """Return the updated signs after a reading of the load that began at `began`. `taken` has the meaning of
     `LifeSigns.taken`.
 
@@ -85,22 +85,22 @@ def heard(silence: LifeSigns, taken: tuple[float, ...], began: float) -> LifeSig
     if silence.read_at is None or began - silence.read_at > UNWATCHED:
         return before._replace(alive_at=None, failures=0, is_paused=False)
     if len(taken) != len(silence.taken):
-        return _alive(before, began)
+        return _with_sign_of_life(before, began)
     if taken == silence.taken:
         return before
     advanced = max(new - old for old, new in zip(silence.taken, taken, strict=True))
     is_possible = 0 < advanced <= began - silence.read_at  # otherwise the engine's clock was set, or the engine restarted
-    return _alive(before, silence.read_at + advanced if is_possible else began)
+    return _with_sign_of_life(before, silence.read_at + advanced if is_possible else began)
 
 
-def moved(silence: LifeSigns, since: float) -> LifeSigns:
+def with_progress(silence: LifeSigns, since: float) -> LifeSigns:
     """Return the updated signs after a counter of the engine has increased. `since` is the time of the counter's previous
     reading: the engine was alive at some later time.
     """
-    return silence if silence.alive_at is None else _alive(silence, since)
+    return silence if silence.alive_at is None else _with_sign_of_life(silence, since)
 
 
-def stands_still(silence: LifeSigns, now: float) -> bool:
+def is_stalled(silence: LifeSigns, now: float) -> bool:
     """Return whether no number of the engine has changed for `QUIET` seconds, although this process has seen the engine
     work.
     """
@@ -111,18 +111,18 @@ def is_due(silence: LifeSigns, now: float) -> bool:
     """Return whether to probe the engine now: none of its numbers has changed for `QUIET` seconds, and the last probe ended
     at least `silence.retry` seconds ago.
     """
-    if not stands_still(silence, now):
+    if not is_stalled(silence, now):
         return False
     return silence.probed_at is None or now - silence.probed_at >= silence.retry
 
 
-def probed(silence: LifeSigns, result: ProbeResult, began: float, now: float) -> LifeSigns:
+def with_probe_result(silence: LifeSigns, result: ProbeResult, began: float, now: float) -> LifeSigns:
     """Return the updated signs after a probe that began at `began` and ended at `now`."""
     after = silence._replace(probed_at=now, retry=RETRY_SILENT)
     if silence.alive_at is None:
         return after
     if result is ProbeResult.ANSWERED:
-        return _alive(after._replace(retry=RETRY), now)
+        return _with_sign_of_life(after._replace(retry=RETRY), now)
     if result is ProbeResult.UNCLEAR:
         return after._replace(failures=0)
     if result is ProbeResult.PAUSED or silence.is_paused:  # a paused engine reports its pause only for its first 20 s
@@ -139,6 +139,6 @@ def probed(silence: LifeSigns, result: ProbeResult, began: float, now: float) ->
     )
 
 
-def _alive(silence: LifeSigns, at: float) -> LifeSigns:
+def _with_sign_of_life(silence: LifeSigns, at: float) -> LifeSigns:
     """Return the signs of an engine that was alive at the time `at`. Earlier failed probes are discarded."""
     return silence._replace(alive_at=max(at, silence.alive_at or at), failures=0, is_paused=False)

@@ -28,20 +28,20 @@ class StartSigns(NamedTuple):
 
     is_starting: bool = False
     """Whether every rank runs, and the leader is not ready yet."""
-    started: float = 0.0
+    started_at: float = 0.0
     """Time when the leader's main container started, in seconds since the epoch."""
-    was_mute: bool = False
+    was_unresponsive: bool = False
     """Whether the registry has seen that the HTTP server did not answer."""
     was_starting: bool = False
     """Whether the HTTP server has answered STARTING_STATUS. If it has not, a later answer 200 does not prove that the engine
     is healthy, because some engines answer 200 before their warm-up."""
-    answers_at: float | None = None
+    first_answer_at: float | None = None
     """First time at which the HTTP server answered."""
     healthy_at: float | None = None
     """Time since which the engine has reported that it is healthy. The time is kept when the leader has become ready."""
-    mute_since: float | None = None
+    unresponsive_since: float | None = None
     """Time of the first unanswered request since the last answer; None if the last request was answered."""
-    soon_at: float | None = None
+    ready_soon_at: float | None = None
     """First time at which the server answered with another status than STARTING_STATUS."""
     was_unlisted: bool = False
     """Whether the registry has seen the leader missing in the router's list."""
@@ -54,12 +54,12 @@ class StartSigns(NamedTuple):
     """Time of the first reading in which the router had counted a further request that the leader had answered."""
 
 
-def passed(signs: StartSigns, leader: LeaderState, now: float, succeeded: float | None = None) -> StartSigns:
+def with_leader_state(signs: StartSigns, leader: LeaderState, now: float, succeeded: float | None = None) -> StartSigns:
     """Return the updated signs after a pass of the registry. If the leader is starting again, all earlier signs are
     discarded. `succeeded` is `RouterCounts.succeeded` of the last reading; None before the first one.
     """
-    if leader.is_starting and (not signs.is_starting or leader.started != signs.started):
-        signs = StartSigns(started=leader.started)
+    if leader.is_starting and (not signs.is_starting or leader.started != signs.started_at):
+        signs = StartSigns(started_at=leader.started)
     signs = signs._replace(is_starting=leader.is_starting)
     if not leader.listed:
         known = succeeded if signs.listed_at is None else signs.succeeded
@@ -67,7 +67,7 @@ def passed(signs: StartSigns, leader: LeaderState, now: float, succeeded: float 
     return signs._replace(listed_at=now) if signs.was_unlisted and signs.listed_at is None else signs
 
 
-def counted(signs: StartSigns, succeeded: float, now: float, before: float) -> StartSigns:
+def with_router_count(signs: StartSigns, succeeded: float, now: float, before: float) -> StartSigns:
     """Return the updated signs after a reading of the router's metrics at the time `now`. `succeeded` is
     `RouterCounts.succeeded` of this reading, and `before` is the time of the previous reading.
     """
@@ -78,25 +78,27 @@ def counted(signs: StartSigns, succeeded: float, now: float, before: float) -> S
     return signs._replace(succeeded_at=now)
 
 
-def answered(signs: StartSigns, status: int | None, now: float) -> StartSigns:
+def with_health_answer(signs: StartSigns, status: int | None, now: float) -> StartSigns:
     """Return the updated signs after a request for the health of an engine that is starting. `status` is the HTTP status of
     the response; None if no response came.
     """
     if not signs.is_starting:
         return signs
     if status is None:
-        since = now if signs.mute_since is None else signs.mute_since
+        since = now if signs.unresponsive_since is None else signs.unresponsive_since
         is_silent = signs.healthy_at is None or now - since >= SILENCE
-        return signs._replace(was_mute=True, mute_since=since, healthy_at=None if is_silent else signs.healthy_at)
-    signs = signs._replace(mute_since=None)
-    if signs.was_mute and signs.answers_at is None:
-        signs = signs._replace(answers_at=now)
+        return signs._replace(
+            was_unresponsive=True, unresponsive_since=since, healthy_at=None if is_silent else signs.healthy_at
+        )
+    signs = signs._replace(unresponsive_since=None)
+    if signs.was_unresponsive and signs.first_answer_at is None:
+        signs = signs._replace(first_answer_at=now)
     if status == STARTING_STATUS:
         return signs._replace(was_starting=True, healthy_at=None)
-    signs = signs._replace(soon_at=now if signs.soon_at is None else signs.soon_at)
+    signs = signs._replace(ready_soon_at=now if signs.ready_soon_at is None else signs.ready_soon_at)
     if status != 200:
         return signs._replace(healthy_at=None)
-    if signs.healthy_at is None and (signs.was_mute or signs.was_starting):
+    if signs.healthy_at is None and (signs.was_unresponsive or signs.was_starting):
         signs = signs._replace(healthy_at=now)
     return signs
 
@@ -106,15 +108,15 @@ def is_due(signs: StartSigns) -> bool:
     that it is healthy, and the requests continue until its leader is ready, because the engine may become unhealthy.
     Otherwise the requests end with the first answer.
     """
-    return signs.is_starting and (signs.was_starting or signs.soon_at is None)
+    return signs.is_starting and (signs.was_starting or signs.ready_soon_at is None)
 
 
 def is_expected(signs: StartSigns, now: float) -> bool:
     """Return whether the leader will probably become ready soon, so that pods should be listed more often."""
-    return signs.is_starting and signs.soon_at is not None and now - signs.soon_at <= SOON
+    return signs.is_starting and signs.ready_soon_at is not None and now - signs.ready_soon_at <= SOON
 
 
-def healthy_for(signs: StartSigns, now: float) -> float | None:
+def healthy_seconds(signs: StartSigns, now: float) -> float | None:
     """Return for how many seconds the engine of a leader that is not ready yet has been healthy; None if that is not
     proven.
     """
@@ -123,12 +125,12 @@ def healthy_for(signs: StartSigns, now: float) -> float | None:
     return now - signs.healthy_at
 
 
-def ages(signs: StartSigns, now: float) -> dict[str, float]:
+def event_ages(signs: StartSigns, now: float) -> dict[str, float]:
     """Return a mapping from each event of the start to how many seconds ago it happened. Events whose time is unknown are
     left out.
     """
     moments = {
-        "answersFor": signs.answers_at,
+        "answersFor": signs.first_answer_at,
         "healthyFor": signs.healthy_at,
         "listedFor": signs.listed_at,
         "succeededFor": signs.succeeded_at,

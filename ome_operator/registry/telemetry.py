@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 from ome_operator.names import public_digest
 from ome_operator.registry import starting
-from ome_operator.registry.answers import AnswerSigns, RouterCounts, counted
+from ome_operator.registry.answers import AnswerSigns, RouterCounts, with_router_counts
 from ome_operator.registry.engine_load import EngineLoad
 from ome_operator.registry.exposition import LARGEST, EnginePage
 from ome_operator.registry.records import LeaderState
-from ome_operator.registry.silence import LifeSigns, heard, moved
+from ome_operator.registry.silence import LifeSigns, with_progress, with_reading
 
 VERSION = 1
 """Version of the summary's format. A higher version may only add fields."""
@@ -52,29 +52,31 @@ class LeaderMemory(NamedTuple):
     """Number of consecutive readings, up to the last reading, in which the engine had no request. Only readings after
     `forgotten_at` are counted."""
     silence: LifeSigns = LifeSigns()
-    answers: AnswerSigns = AnswerSigns()
+    answer_signs: AnswerSigns = AnswerSigns()
     start: Mapping[str, float] = {}
     """Maps a part of the engine's start to its duration in seconds, as the engine reports it."""
-    signs: starting.StartSigns = starting.StartSigns()
+    start_signs: starting.StartSigns = starting.StartSigns()
 
     @property
     def is_silent(self) -> bool:
         """Whether the engine is silent: it no longer answers the probes of its scheduler, or it no longer answers requests
         for a token.
         """
-        return self.silence.is_silent or self.answers.is_mute
+        return self.silence.is_silent or self.answer_signs.returns_no_token
 
 
 NEW = LeaderMemory()
 
 
-def passed(memory: LeaderMemory, leader: LeaderState, now: float) -> LeaderMemory:
+def with_leader_state(memory: LeaderMemory, leader: LeaderState, now: float) -> LeaderMemory:
     """Return the leader's updated memory after a pass of the registry.
 
     A leader that is only not listed, for example because it is not ready, may be listed again at any time; a leader that is
     also marked for draining gets no request from this router any more.
     """
-    memory = memory._replace(signs=starting.passed(memory.signs, leader, now, memory.answers.succeeded))
+    memory = memory._replace(
+        start_signs=starting.with_leader_state(memory.start_signs, leader, now, memory.answer_signs.succeeded)
+    )
     if leader.is_starting:
         memory = memory._replace(start={})
     if leader.state != "draining" or leader.listed:
@@ -86,8 +88,8 @@ def with_counts(memory: LeaderMemory, counts: RouterCounts, now: float) -> Leade
     """Return the leader's updated memory after a reading of the router's metrics; `counts` are the router's numbers for
     this leader.
     """
-    signs = starting.counted(memory.signs, counts.succeeded, now, memory.answers.read_at)
-    return memory._replace(signs=signs, answers=counted(memory.answers, counts, now))
+    signs = starting.with_router_count(memory.start_signs, counts.succeeded, now, memory.answer_signs.read_at)
+    return memory._replace(start_signs=signs, answer_signs=with_router_counts(memory.answer_signs, counts, now))
 
 
 def with_load(memory: LeaderMemory, load: EngineLoad | None, began: float, now: float) -> LeaderMemory:
@@ -105,7 +107,7 @@ def with_load(memory: LeaderMemory, load: EngineLoad | None, began: float, now: 
         load=load,
         load_at=now,
         empty_readings=memory.empty_readings + 1 if counts else 0,
-        silence=heard(memory.silence, load.taken, began),
+        silence=with_reading(memory.silence, load.taken, began),
     )
 
 
@@ -121,7 +123,7 @@ def with_work(readings: tuple[WorkReading, ...], page: EnginePage, now: float) -
     reading is kept.
     """
     new = WorkReading(now, page.counters, page.histograms)
-    if readings and _restarted(readings[-1], new):
+    if readings and _is_restarted(readings[-1], new):
         return (new,)
     kept = tuple(reading for reading in readings if 0 <= now - reading.at <= WINDOW)
     return (*kept, new)
@@ -131,11 +133,11 @@ def with_page(memory: LeaderMemory, page: EnginePage, now: float) -> LeaderMemor
     """Return the leader's updated memory after a reading of the engine's metrics."""
     before, work = memory.work, with_work(memory.work, page, now)
     has_moved = bool(before) and work[-1].counters != before[-1].counters
-    silence = moved(memory.silence, before[-1].at) if has_moved else memory.silence
+    silence = with_progress(memory.silence, before[-1].at) if has_moved else memory.silence
     return memory._replace(work=work, silence=silence, start=page.start)
 
 
-def _restarted(before: WorkReading, after: WorkReading) -> bool:
+def _is_restarted(before: WorkReading, after: WorkReading) -> bool:
     counts = (*((after.counters.get(name), value) for name, value in before.counters.items()),)
     buckets = (
         (after.histograms.get(name, {}).get(bound), count)
@@ -181,21 +183,21 @@ def summary(
         "version": VERSION,
         "slice": slice_,
         "strangers": {"found": foreign.found, "age": None if foreign.age is None else _round(foreign.age)},
-        "router": _router(router, now),
-        "leaders": [_leader(leader, memories.get(leader.uid, NEW), now) for leader in every[:LEADERS]],
+        "router": _router_part(router, now),
+        "leaders": [_leader_part(leader, memories.get(leader.uid, NEW), now) for leader in every[:LEADERS]],
         "omitted": max(0, len(every) - LEADERS),
     }
     return body
 
 
-def _router(router: RouterReading, now: float) -> dict[str, Any]:
-    found = _work(router.readings, now)
+def _router_part(router: RouterReading, now: float) -> dict[str, Any]:
+    found = _work_part(router.readings, now)
     if router.in_flight is not None:
         found["inFlight"], found["inFlightAge"] = min(router.in_flight, int(LARGEST)), _round(now - router.in_flight_at)
     return found
 
 
-def _leader(leader: LeaderState, memory: LeaderMemory, now: float) -> dict[str, Any]:
+def _leader_part(leader: LeaderState, memory: LeaderMemory, now: float) -> dict[str, Any]:
     found: dict[str, Any] = {
         "id": public_digest(leader.uid),
         "role": leader.role,
@@ -215,31 +217,31 @@ def _leader(leader: LeaderState, memory: LeaderMemory, now: float) -> dict[str, 
         if load.is_provable:
             found["load"]["emptyReadings"] = memory.empty_readings
     if memory.work:
-        found["work"] = _work(memory.work, now)
-    if start := {**memory.start, **starting.ages(memory.signs, now)}:
+        found["work"] = _work_part(memory.work, now)
+    if start := {**memory.start, **starting.event_ages(memory.start_signs, now)}:
         found["start"] = {name: _round(value) for name, value in start.items()}
-    if (silence := _silence(memory, now)) is not None:
+    if (silence := _silence_part(memory, now)) is not None:
         found["silence"] = silence
     if memory.silence.is_paused:
         found["paused"] = True
     return found
 
 
-def _silence(memory: LeaderMemory, now: float) -> dict[str, float] | None:
+def _silence_part(memory: LeaderMemory, now: float) -> dict[str, float] | None:
     """Return for how many seconds an engine has been silent (`seconds`), up to the last failed probe, and how many seconds
     ago that probe ended (`age`). Return None if the engine responds, or if its silence is not proven.
     """
-    life, answers = memory.silence, memory.answers
+    life, answers = memory.silence, memory.answer_signs
     if life.is_silent and life.probed_at is not None:
         ended, began = life.probed_at, life.failed_since
-    elif answers.is_mute and answers.is_proven and answers.proven_since is not None:
+    elif answers.returns_no_token and answers.is_proven and answers.proven_since is not None:
         ended, began = answers.proven_at, answers.proven_since
     else:
         return None
     return {"age": _round(now - ended), "seconds": _round(now - began)}
 
 
-def _work(readings: tuple[WorkReading, ...], now: float) -> dict[str, Any]:
+def _work_part(readings: tuple[WorkReading, ...], now: float) -> dict[str, Any]:
     """Return the work of a leader over the last `WINDOW` seconds as a part of the summary: rates per second, and
     histograms of latencies.
     """

@@ -16,21 +16,21 @@ from ome_operator.registry import starting
 from ome_operator.registry.answer_prober import AnswerProber
 from ome_operator.registry.answers import AnswerSigns, RouterCounts
 from ome_operator.registry.engine_client import AFTER_PROBE, HEALTHY_PATH, PAGE_BYTES, EngineClient
-from ome_operator.registry.engine_load import UNKNOWN, EngineLoad, for_role, gauges
-from ome_operator.registry.exposition import NOTHING, EnginePage
-from ome_operator.registry.pages import router_counters, worker_counts
+from ome_operator.registry.engine_load import UNKNOWN, EngineLoad, for_role, load_from_metrics
+from ome_operator.registry.exposition import EMPTY_PAGE, EnginePage
+from ome_operator.registry.pages import parse_router_counters, parse_worker_counts
 from ome_operator.registry.pair_prober import PairProber
 from ome_operator.registry.records import LeaderState, Worker
-from ome_operator.registry.silence import PROBE, ProbeResult, is_due, probed
+from ome_operator.registry.silence import PROBE, ProbeResult, is_due, with_probe_result
 from ome_operator.registry.telemetry import (
     DECIMALS,
     NEW,
     Foreign,
     LeaderMemory,
     RouterReading,
-    passed,
     summary,
     with_counts,
+    with_leader_state,
     with_load,
     with_page,
     with_work,
@@ -78,13 +78,13 @@ class TelemetryReader:
         """Maps (UID of a leader, path) to the time of the next reading."""
         self._router = RouterReading()
         self._served: tuple[float, dict[str, Any]] | None = None
-        self._changed, self._started = changed, clock()
+        self._on_change, self._started = changed, clock()
         self._unserved = unserved or UnservedRequests(clock)
         self._has_engines, self._was_empty = has_engines, False
         """`_has_engines` returns whether the router lists an engine of each role; None if that is unknown. `_was_empty`
         is true if `_has_engines` returned False when the router's metrics were last read."""
         self._pair_prober = PairProber(self._client, leaders, clock, changed)
-        self._answer_prober = AnswerProber(self._client, self._learn_answers, clock)
+        self._answer_prober = AnswerProber(self._client, self._store_answers, clock)
         self._probes: dict[str, asyncio.Task[None]] = {}
         """Maps the UID of a leader to its probe that is in progress."""
 
@@ -109,12 +109,12 @@ class TelemetryReader:
                 logger.exception("cannot read the load of engines")
             await asyncio.sleep(pause)
 
-    def passed(self, leaders: Iterable[LeaderState], workers: Iterable[Worker]) -> None:
+    def update_leaders(self, leaders: Iterable[LeaderState], workers: Iterable[Worker]) -> None:
         """Update the stored state after a pass of the registry. `leaders` are the leaders that the pass has found, and
         `workers` are the workers in the router's list.
         """
         now, found = self._clock(), {leader.uid: leader for leader in leaders}
-        self._memories = {uid: passed(self._memories.get(uid, NEW), leader, now) for uid, leader in found.items()}
+        self._memories = {uid: with_leader_state(self._memories.get(uid, NEW), leader, now) for uid, leader in found.items()}
         self._due = {key: at for key, at in self._due.items() if key[0] in found or not key[0]}
         running: dict[str, int] = {}
         for worker in workers:
@@ -122,7 +122,7 @@ class TelemetryReader:
         # With disaggregation, the router counts each request at a prefill worker and at a decode worker.
         self._router = self._router._replace(in_flight=max(running.values(), default=0), in_flight_at=now)
 
-    def total(self, uid: str) -> int | None:
+    def request_count(self, uid: str) -> int | None:
         """Return the number of requests in a leader, of all routers together, as its engine reports it; None if the number
         is unknown.
         """
@@ -164,41 +164,41 @@ class TelemetryReader:
     async def _read(self, leader: LeaderState) -> None:
         if self._is_due(leader.uid, METRICS, METRICS_INTERVAL):
             page = await self._client.page(leader.url)
-            if page is NOTHING:
+            if page is EMPTY_PAGE:
                 self._due[leader.uid, METRICS] = self._clock() + RARE_INTERVAL
             elif page is not None:
-                self._learn_page(leader, page)
+                self._store_page(leader, page)
         if self._is_due(leader.uid, LOAD, LOAD_INTERVAL):
             began = self._clock()
             load = await self._client.load(leader.url)
             if load is UNKNOWN:
                 self._due[leader.uid, LOAD] = self._clock() + RARE_INTERVAL
             else:
-                self._learn_load(leader, load, began)
+                self._store_load(leader, load, began)
 
-    def _learn_page(self, leader: LeaderState, page: EnginePage) -> None:
+    def _store_page(self, leader: LeaderState, page: EnginePage) -> None:
         if (memory := self._memories.get(leader.uid)) is None:  # the leader has been deleted meanwhile
             return
         now = self._clock()
-        self._learn(leader.uid, with_page(memory, page, now))
-        if (load := gauges(page)) != UNKNOWN:
-            self._learn_load(leader, load, now)
+        self._store_memory(leader.uid, with_page(memory, page, now))
+        if (load := load_from_metrics(page)) != UNKNOWN:
+            self._store_load(leader, load, now)
 
-    def _learn_load(self, leader: LeaderState, load: EngineLoad | None, began: float) -> None:
+    def _store_load(self, leader: LeaderState, load: EngineLoad | None, began: float) -> None:
         if (memory := self._memories.get(leader.uid)) is not None:
             known = None if load is None else for_role(load, leader.role)
-            self._learn(leader.uid, with_load(memory, known, began, self._clock()))
+            self._store_memory(leader.uid, with_load(memory, known, began, self._clock()))
 
-    def _learn(self, uid: str, memory: LeaderMemory) -> None:
+    def _store_memory(self, uid: str, memory: LeaderMemory) -> None:
         was_silent = self._memories[uid].is_silent
         self._memories[uid] = memory
         if memory.is_silent != was_silent:
-            self._changed()
+            self._on_change()
 
     # --- probes -------------------------------------------------------------------------------------------------------
 
     @property
-    def silent(self) -> frozenset[str]:
+    def silent_leaders(self) -> frozenset[str]:
         """The UIDs of the leaders that no longer respond."""
         return frozenset(uid for uid, memory in self._memories.items() if memory.is_silent)
 
@@ -215,9 +215,9 @@ class TelemetryReader:
             if is_free and is_due(memory.silence, now):
                 self._probes[leader.uid] = asyncio.create_task(self._probe(leader), name=f"probe of {leader.pod}")
 
-    def _learn_answers(self, uid: str, change: Callable[[AnswerSigns], AnswerSigns]) -> None:
+    def _store_answers(self, uid: str, change: Callable[[AnswerSigns], AnswerSigns]) -> None:
         if (memory := self._memories.get(uid)) is not None:
-            self._learn(uid, memory._replace(answers=change(memory.answers)))
+            self._store_memory(uid, memory._replace(answer_signs=change(memory.answer_signs)))
 
     async def _probe(self, leader: LeaderState) -> None:
         """Probe a leader. If the leader does not answer, read its load again: the probe is recorded as failed only if this
@@ -232,15 +232,15 @@ class TelemetryReader:
             load, is_paused = await asyncio.gather(
                 self._client.load(leader.url, AFTER_PROBE), self._client.is_paused(leader.url)
             )
-            self._learn_load(leader, load, load_began)
+            self._store_load(leader, load, load_began)
             result = ProbeResult.PAUSED if is_paused else result
         if (memory := self._memories.get(leader.uid)) is not None:
-            self._learn(leader.uid, memory._replace(silence=probed(memory.silence, result, began, ended)))
+            self._store_memory(leader.uid, memory._replace(silence=with_probe_result(memory.silence, result, began, ended)))
 
     @property
-    def blamed(self) -> frozenset[str]:
+    def faulty_leaders(self) -> frozenset[str]:
         """The UIDs of the leaders to which or from which transfers fail."""
-        return self._pair_prober.blamed
+        return self._pair_prober.faulty_leaders
 
     async def begin_pair_probe(self) -> None:
         """Begin a probe of a pair of prefill and decode if transfers fail."""
@@ -254,15 +254,15 @@ class TelemetryReader:
     def expects_leaders(self) -> bool:
         """Whether some leader will probably become ready soon."""
         now = self._clock()
-        return any(starting.is_expected(memory.signs, now) for memory in self._memories.values())
+        return any(starting.is_expected(memory.start_signs, now) for memory in self._memories.values())
 
     @property
-    def healthy_for(self) -> dict[str, float]:
+    def healthy_seconds(self) -> dict[str, float]:
         """UID of a leader that is starting -> number of seconds for which its engine has been healthy. Leaders whose
         engines have not proven that they are healthy are left out.
         """
         now = self._clock()
-        found = {uid: starting.healthy_for(memory.signs, now) for uid, memory in self._memories.items()}
+        found = {uid: starting.healthy_seconds(memory.start_signs, now) for uid, memory in self._memories.items()}
         return {uid: age for uid, age in found.items() if age is not None}
 
     async def watch_starts(self) -> None:
@@ -273,13 +273,13 @@ class TelemetryReader:
             async with slots:
                 status = await self._client.status(leader.url + HEALTHY_PATH, AFTER_PROBE)
             memory = self._memories.get(leader.uid)
-            if memory is not None and memory.signs.started == leader.started:  # not of a container that has ended
-                signs = starting.answered(memory.signs, status, self._clock())
-                self._learn(leader.uid, memory._replace(signs=signs))
-                if signs.soon_at != memory.signs.soon_at:
-                    self._changed()
+            if memory is not None and memory.start_signs.started_at == leader.started:  # not of a container that has ended
+                signs = starting.with_health_answer(memory.start_signs, status, self._clock())
+                self._store_memory(leader.uid, memory._replace(start_signs=signs))
+                if signs.ready_soon_at != memory.start_signs.ready_soon_at:
+                    self._on_change()
 
-        due = [leader for leader in self._leaders() if starting.is_due(self._memories.get(leader.uid, NEW).signs)]
+        due = [leader for leader in self._leaders() if starting.is_due(self._memories.get(leader.uid, NEW).start_signs)]
         async with asyncio.TaskGroup() as group:
             for leader in due:
                 group.create_task(ask(leader))
@@ -290,15 +290,15 @@ class TelemetryReader:
         if not self._router_metrics or not self._is_due("", METRICS, ROUTER_INTERVAL):
             return
         if text := await self._client.text(self._router_metrics, PAGE_BYTES):
-            page = EnginePage("router", router_counters(text), {}, {})
+            page = EnginePage("router", parse_router_counters(text), {}, {})
             self._count_unserved(page.counters["requests"])
-            now, workers = self._clock(), worker_counts(text)
+            now, workers = self._clock(), parse_worker_counts(text)
             self._router = self._router._replace(readings=with_work(self._router.readings, page, now))
             for leader in self._leaders():
                 memory = self._memories.get(leader.uid)
                 if memory is not None and leader.url:
                     counts = workers.get(leader.url.rstrip("/"), RouterCounts())
-                    self._learn(leader.uid, with_counts(memory, counts, now))
+                    self._store_memory(leader.uid, with_counts(memory, counts, now))
 
     def _count_unserved(self, requests: float) -> None:
         """Count the requests that the router has received while it had no engine. They come from clients with open

@@ -32,13 +32,13 @@ from ome_operator.storage.listing import (
     is_plain,
     make_listing,
 )
-from ome_operator.util.json_limits import MIB, TooLarge, parsed
+from ome_operator.util.json_limits import MIB, TooLarge, parse_untrusted
 from ome_operator.util.untrusted_json import PARSE_ERRORS, text
 
 LIMIT = 20 * 1024 * 1024
 """Maximum number of bytes of the hub's description of a model. The description of 50,000 files has about 15 MB."""
 MEMORY = 192 * MIB
-"""Maximum bytes of memory while the description is parsed (`json_limits.parsed`)."""
+"""Maximum bytes of memory while the description is parsed (`json_limits.parse_untrusted`)."""
 _REPOSITORY = re.compile(r"[A-Za-z0-9._-]+/[A-Za-z0-9._-]+")
 
 
@@ -82,7 +82,7 @@ class Hub(HttpSource):
         and SourceUnreachable if it is invalid.
         """
         try:
-            files, commit = parsed(raw, "its description", memory=MEMORY, take=_description)
+            files, commit = parse_untrusted(raw, "its description", memory=MEMORY, extract=_description)
         except TooLarge as error:
             raise RequestRefused(
                 f"the hub {self._endpoint} sent a longer description of {self._repo} than agents read: {error}"

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from ome_operator.api.values import OCI_ARTIFACT, OCI_DIGEST, OCI_TAG
 from ome_operator.storage.hashes import Hash
 from ome_operator.storage.listing import MAX_FILES, RemoteFile, RequestRefused
-from ome_operator.util.json_limits import MIB, parsed
+from ome_operator.util.json_limits import MIB, parse_untrusted
 from ome_operator.util.untrusted_json import PARSE_ERRORS
 
 MANIFESTS = ("application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json")
@@ -109,7 +109,7 @@ def registry_credentials(secret: Mapping[str, str], host: str) -> str:
         return base64.b64encode(f"{secret['username'].strip()}:{secret.get('password', '').strip()}".encode()).decode()
     try:
         config = secret.get(".dockerconfigjson") or "{}"
-        entries = parsed(config, "the Secret", memory=_SECRET_MEMORY, take=lambda value: dict(_entries(value)))
+        entries = parse_untrusted(config, "the Secret", memory=_SECRET_MEMORY, extract=lambda value: dict(_entries(value)))
     except (*PARSE_ERRORS, binascii.Error) as error:
         raise RequestRefused("the Secret of spec.storage.key has an invalid .dockerconfigjson") from error
     return entries.get(host, "")

@@ -17,13 +17,13 @@ from ome_operator.storage.addresses import HostRules
 from ome_operator.storage.http import NO_HEADERS, Credential, HttpSource, SourceUnauthorized, read_range, read_small
 from ome_operator.storage.listing import Listing, RemoteFile, RequestRefused, SourceUnreachable, make_listing
 from ome_operator.storage.oci_artifact import MANIFESTS, Reference, artifact_files, is_revision
-from ome_operator.util.json_limits import MIB, TooLarge, parsed
+from ome_operator.util.json_limits import MIB, TooLarge, parse_untrusted
 from ome_operator.util.untrusted_json import PARSE_ERRORS, text
 
 LIMIT = 4 * 1024 * 1024
 """Maximum number of bytes of a response that is not a blob. Registries must accept manifests up to this size."""
 MEMORY = 64 * MIB
-"""Maximum bytes of memory while a response is parsed (`json_limits.parsed`)."""
+"""Maximum bytes of memory while a response is parsed (`json_limits.parse_untrusted`)."""
 _PARAMETER = re.compile(r'(?<!\w)(\w++)="([^"]*+)"')
 
 
@@ -58,11 +58,11 @@ class OciRegistry(HttpSource):
         if wanted.startswith("sha256:") and digest != wanted:
             raise SourceUnreachable("the registry sent a manifest whose digest is not the requested one")
         try:
-            files = parsed(
+            files = parse_untrusted(
                 raw,
                 "its manifest",
                 memory=MEMORY,
-                take=lambda manifest: artifact_files(manifest if isinstance(manifest, dict) else {}),
+                extract=lambda manifest: artifact_files(manifest if isinstance(manifest, dict) else {}),
             )
             return make_listing(files, digest)._replace(shared_directory=True)
         except TooLarge as error:
@@ -116,7 +116,7 @@ class OciRegistry(HttpSource):
             self._secret.check(str(address))
         try:
             answer = await self._small(str(address), NO_HEADERS, self._secret)
-            token = Credential(f"Bearer {parsed(answer, 'its token', memory=MEMORY, take=_token)}")
+            token = Credential(f"Bearer {parse_untrusted(answer, 'its token', memory=MEMORY, extract=_token)}")
         except RequestRefused as error:
             raise self._hidden(self._target.revision) from error
         except PARSE_ERRORS as error:

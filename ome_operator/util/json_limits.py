@@ -1,20 +1,20 @@
 """Limits for the memory and the nesting of JSON.
 
-`parsed` is the only function that decodes JSON of authors who are not trusted: files of model repositories, responses of
-hubs and registries, and results of pods. The values of a short text can need more than 40 times the memory of the text, so
-a limit of its bytes does not protect a process; `parsed` has a limit of the memory instead.
+`parse_untrusted` is the only function that decodes JSON of authors who are not trusted: files of model repositories,
+responses of hubs and registries, and results of pods. The values of a short text can need more than 40 times the memory of
+the text, so a limit of its bytes does not protect a process; `parse_untrusted` has a limit of the memory instead.
 `tests/unit/util/test_json_callers.py` contains the list of its callers, and the reason of every other decoder call.
 
 Functions that process a value by recursion need a limit of its depth. The API server accepts objects with 10,000 levels and
 returns them. Whether Python's decoder can decode them does not depend on `sys.setrecursionlimit`: since 3.12 its C code has
-its own limit (measured: 1,497 levels in 3.12.1), and since 3.14 it depends on the stack. Therefore `decoded` and `shallow`
-remove deeper parts from the API server's text before it is decoded. No meaningful object is that deep.
+its own limit (measured: 1,497 levels in 3.12.1), and since 3.14 it depends on the stack. Therefore `decode_to_depth` and
+`truncate_depth` remove deeper parts from the API server's text before it is decoded. No meaningful object is that deep.
 
-`fast` decodes text of the API server with msgspec, in half the time of the standard decoder. Text that msgspec refuses
-(infinite numbers, lone surrogates, other encodings than UTF-8, text that is too deep) is passed to the standard
+`decode_json` decodes text of the API server with msgspec, in half the time of the standard decoder. Text that msgspec
+refuses (infinite numbers, lone surrogates, other encodings than UTF-8, text that is too deep) is passed to the standard
 decoder. For all other text both return the same values, including integers beyond 64 bits and repeated keys. Text of
 authors who are not trusted is decoded only by the standard decoder (decisions 43). `Decoders` read only some fields of an
-object. Other fields, which are most of the text of a pod or node, are skipped, or, by `PARTLY`, decoded later.
+object. Other fields, which are most of the text of a pod or node, are skipped, or, by `PARTIAL_DECODERS`, decoded later.
 """
 
 import json
@@ -29,17 +29,17 @@ from ome_operator.errors import OmeError
 
 T = TypeVar("T")
 MIB = 1 << 20
-PARSING = threading.RLock()
-"""Held while `parsed` runs, so that at most one untrusted text uses memory in this process at a time."""
+PARSE_LOCK = threading.RLock()
+"""Held while `parse_untrusted` runs, so that only one untrusted text at a time uses memory in this process."""
 _VALUE_BYTES = 160
 """Maximum bytes of memory for each `[`, `{`, `,` and `:` of a JSON text: a value or a key, its slot in the list or map, and
 the decoder's table of keys. Measured with CPython 3.11: at most 143 (tests/unit/util/test_json_limits.py)."""
 _PLAIN, _WIDE = 3, 10
 """Maximum bytes of memory for each byte of text: the bytes, the decoded text, and its strings. A single character or escape
 beyond ASCII makes a complete string up to 4 times as wide."""
-HOLDERS = (dict, list)
-LEVELS = 200
-"""Number of levels that `shallow` keeps. It is four times the limit for a spec, and low enough for every recursive
+CONTAINER_TYPES = (dict, list)
+MAX_DEPTH = 200
+"""Number of levels that `truncate_depth` keeps. It is four times the limit for a spec, and low enough for every recursive
 function."""
 _OPENING = rb'\{(?:"[^"\\]*":)?|\['
 _OPENINGS = re.compile(_OPENING)
@@ -65,7 +65,7 @@ class Decoders(NamedTuple):
     """Decodes an event of a watch about such an object."""
 
 
-def fields(*names: str, **inner: Any) -> Any:
+def fields_type(*names: str, **inner: Any) -> Any:
     """Return a type for msgspec: a dict with any of these fields, from which all other fields are left out. `inner` contains
     the types of further fields.
     """
@@ -73,50 +73,50 @@ def fields(*names: str, **inner: Any) -> Any:
     return create("_Typed", {**dict.fromkeys(names, Any), **inner}, total=False)
 
 
-def decoders(*, managed_fields: Any = None, spec: Any = Any, status: Any = Any) -> Decoders:
+def build_decoders(*, managed_fields: Any = None, spec: Any = Any, status: Any = Any) -> Decoders:
     """Return decoders of objects that consist of metadata, spec and status, which have these types. Managed fields are
     skipped if they have no type.
     """
-    metadata = fields(*_METADATA, **({} if managed_fields is None else {"managedFields": managed_fields}))
-    found = fields("apiVersion", "kind", *_STATUS, metadata=metadata, spec=spec, status=status)
-    both = (msgspec.json.Decoder(each).decode for each in (found, fields("type", object=found)))
+    metadata = fields_type(*_METADATA, **({} if managed_fields is None else {"managedFields": managed_fields}))
+    found = fields_type("apiVersion", "kind", *_STATUS, metadata=metadata, spec=spec, status=status)
+    both = (msgspec.json.Decoder(each).decode for each in (found, fields_type("type", object=found)))
     return Decoders(*both)
 
 
-EVERYTHING: Decode = msgspec.json.Decoder().decode
-WHOLE = Decoders(EVERYTHING, EVERYTHING)
+DECODE_ALL: Decode = msgspec.json.Decoder().decode
+FULL_DECODERS = Decoders(DECODE_ALL, DECODE_ALL)
 
 
 _PARTS = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-_EVENT = msgspec.json.Decoder(fields("type", object=dict[str, msgspec.Raw])).decode
+_EVENT = msgspec.json.Decoder(fields_type("type", object=dict[str, msgspec.Raw])).decode
 _SPEC, _MANAGED = "spec", "managedFields"
 
 
-def _partly(parts: Any) -> Any:
+def _decode_in_part(parts: Any) -> Any:
     """Return an object, from the texts of its parts, in which the spec and the managed fields are still texts."""
-    found = {name: text if name in (_SPEC, "metadata") else EVERYTHING(text) for name, text in parts.items()}
+    found = {name: text if name in (_SPEC, "metadata") else DECODE_ALL(text) for name, text in parts.items()}
     if "metadata" in found:
         metadata = _PARTS(found["metadata"])
-        found["metadata"] = {name: text if name == _MANAGED else EVERYTHING(text) for name, text in metadata.items()}
+        found["metadata"] = {name: text if name == _MANAGED else DECODE_ALL(text) for name, text in metadata.items()}
     return found
 
 
-def _partly_event(text: bytes | msgspec.Raw) -> Any:
+def _decode_event_in_part(text: bytes | msgspec.Raw) -> Any:
     event = _EVENT(text)
-    return event | {"object": _partly(event["object"])} if "object" in event else event
+    return event | {"object": _decode_in_part(event["object"])} if "object" in event else event
 
 
-PARTLY = Decoders(lambda text: _partly(_PARTS(text)), _partly_event)
-"""Decoders of objects whose spec and managed fields are decoded later, by `complete`, and only if they are needed."""
+PARTIAL_DECODERS = Decoders(lambda text: _decode_in_part(_PARTS(text)), _decode_event_in_part)
+"""Decoders of objects whose spec and managed fields are decoded later, by `decode_remaining`, if at all."""
 
 
-def complete(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return an object that may come from `PARTLY` with all of its parts decoded."""
+def decode_remaining(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return an object that may come from `PARTIAL_DECODERS` with all of its parts decoded."""
     spec, metadata = body.get(_SPEC), body.get("metadata") or {}
     if isinstance(spec, msgspec.Raw):
-        body = {**body, _SPEC: decoded(bytes(spec))}
+        body = {**body, _SPEC: decode_to_depth(bytes(spec))}
     if isinstance(managed := metadata.get(_MANAGED), msgspec.Raw):
-        body = {**body, "metadata": {**metadata, _MANAGED: decoded(bytes(managed))}}
+        body = {**body, "metadata": {**metadata, _MANAGED: decode_to_depth(bytes(managed))}}
     return body
 
 
@@ -124,7 +124,7 @@ class TooLarge(OmeError, ValueError):
     """Error: the values of a JSON text might need more memory than its caller permits."""
 
 
-def memory_of(text: bytes) -> int:
+def estimate_memory(text: bytes) -> int:
     """Return an upper bound, in bytes, of the memory that a JSON text and its values need while it is decoded.
 
     Brackets, commas and colons are counted everywhere, even inside strings, because this needs no parser that an author
@@ -134,32 +134,32 @@ def memory_of(text: bytes) -> int:
     return len(text) * (_PLAIN if plain else _WIDE) + _VALUE_BYTES * sum(map(text.count, (b"[", b"{", b",", b":")))
 
 
-def most_bytes(memory: int) -> int:
-    """Return the length of the longest text that `parsed` may accept with this limit of memory."""
+def max_text_bytes(memory: int) -> int:
+    """Return the length of the longest text that `parse_untrusted` may accept with this limit of memory."""
     return memory // _PLAIN
 
 
-def parsed(text: str | bytes, description: str, *, memory: int, take: Callable[[Any], T]) -> T:
-    """Decode an untrusted JSON text, pass the decoded value to the function `take`, and return what `take` returns.
+def parse_untrusted(text: str | bytes, description: str, *, memory: int, extract: Callable[[Any], T]) -> T:
+    """Decode an untrusted JSON text, pass the decoded value to the function `extract`, and return what `extract` returns.
     `description` names the text in errors.
 
-    The memory is estimated before the text is decoded. `take` should return only what is needed, because the limit does not
-    cover a value that outlives the call. Raises TooLarge if more than `memory` bytes might be necessary, ValueError for a
-    text that is not JSON or is too deep for the decoder, and what `take` raises.
+    The memory is estimated before the text is decoded. `extract` should return only what is needed, because the limit does
+    not cover a value that outlives the call. Raises TooLarge if more than `memory` bytes might be necessary, ValueError for
+    a text that is not JSON or is too deep for the decoder, and what `extract` raises.
     """
     data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
-    with PARSING:
-        if (needed := memory_of(data)) > memory:
+    with PARSE_LOCK:
+        if (needed := estimate_memory(data)) > memory:
             raise TooLarge(
                 f"{description} may need {-(-needed // MIB)} MiB of memory, and at most {memory // MIB} MiB are permitted"
             )
         try:
-            return take(json.loads(data))
+            return extract(json.loads(data))
         except RecursionError as error:
             raise ValueError(f"{description} is nested too deep") from error
 
 
-def fast(text: bytes | msgspec.Raw, decode: Decode = EVERYTHING) -> Any:
+def decode_json(text: bytes | msgspec.Raw, decode: Decode = DECODE_ALL) -> Any:
     """Return the value of a JSON text of the API server. Raises ValueError for text that is not JSON, and RecursionError for
     text that is too deep for the standard decoder. The value is complete if `decode` refuses the text.
     """
@@ -169,32 +169,32 @@ def fast(text: bytes | msgspec.Raw, decode: Decode = EVERYTHING) -> Any:
         return json.loads(bytes(text))
 
 
-def decoded(text: bytes, decode: Decode = EVERYTHING) -> Any:
-    """Return the value of a JSON text, as `fast` does. If the text is too deep for the decoder, the parts below LEVELS are
-    left out.
+def decode_to_depth(text: bytes, decode: Decode = DECODE_ALL) -> Any:
+    """Return the value of a JSON text, as `decode_json` does. If the text is too deep for the decoder, the parts below
+    LEVELS are left out.
     """
     try:
-        return fast(text, decode)
+        return decode_json(text, decode)
     except RecursionError:
-        return json.loads(_cut(text))
+        return json.loads(_truncate(text))
 
 
-def shallow(text: bytes) -> bytes:
+def truncate_depth(text: bytes) -> bytes:
     """Return JSON text for a decoder that is not part of this project. Lists and maps below LEVELS are empty in it. Text
     that is not JSON is returned unchanged.
     """
-    if text.count(b"{") + text.count(b"[") <= LEVELS:
+    if text.count(b"{") + text.count(b"[") <= MAX_DEPTH:
         return text
     try:
-        deep = deeper(json.loads(text), LEVELS)
+        deep = exceeds_depth(json.loads(text), MAX_DEPTH)
     except RecursionError:
         deep = True
     except ValueError:
         return text
-    return _cut(text) if deep else text
+    return _truncate(text) if deep else text
 
 
-def _cut(text: bytes) -> bytes:
+def _truncate(text: bytes) -> bytes:
     """Return the JSON text without the parts below LEVELS. The text is processed by runs of brackets, because processing
     single brackets would take a second for the largest possible object.
     """
@@ -203,41 +203,44 @@ def _cut(text: bytes) -> bytes:
         run = match[0]
         if run[0] in b"{[":
             opened = _OPENINGS.findall(run)
-            if depth <= LEVELS < depth + len(opened):
-                last = match.start() + sum(map(len, opened[: LEVELS - depth])) + 1
+            if depth <= MAX_DEPTH < depth + len(opened):
+                last = match.start() + sum(map(len, opened[: MAX_DEPTH - depth])) + 1
                 kept.append(text[begin:last])
             depth += len(opened)
         elif run[0] in b"}]":
-            if depth - len(run) <= LEVELS < depth:
-                begin = match.start() + depth - LEVELS - 1
+            if depth - len(run) <= MAX_DEPTH < depth:
+                begin = match.start() + depth - MAX_DEPTH - 1
             depth -= len(run)
     return b"".join((*kept, text[begin:]))
 
 
-def deeper(value: Any, levels: int) -> bool:
-    """Return whether lists and maps are nested more than `levels` deep. This is true for a value that contains itself."""
-    containers = {id(value): value} if isinstance(value, HOLDERS) else {}
-    for _ in range(levels):
+def exceeds_depth(value: Any, max_depth: int) -> bool:
+    """Return whether lists and maps are nested more than `max_depth` deep. This is true for a value that contains itself."""
+    containers = {id(value): value} if isinstance(value, CONTAINER_TYPES) else {}
+    for _ in range(max_depth):
         if not containers:
             return False
         # Each value once, because YAML may refer to a value in many places.
         containers = {
-            id(inner): inner for container in containers.values() for inner in _held(container) if isinstance(inner, HOLDERS)
+            id(inner): inner
+            for container in containers.values()
+            for inner in _children(container)
+            if isinstance(inner, CONTAINER_TYPES)
         }
     return bool(containers)
 
 
-def larger(value: Any, most: int) -> bool:
-    """Return whether a value contains more than `most` values, over all depths. A value that occurs several times is counted
-    each time.
+def exceeds_count(value: Any, max_count: int) -> bool:
+    """Return whether a value contains more than `max_count` values, over all depths. A value that occurs several times is
+    counted each time.
     """
     count, pending = 0, [value]
-    while pending and count <= most:
+    while pending and count <= max_count:
         count += 1
-        pending.extend(_held(pending.pop()))
-    return count > most
+        pending.extend(_children(pending.pop()))
+    return count > max_count
 
 
-def _held(value: Any) -> Any:
+def _children(value: Any) -> Any:
     """Return the values that a list or map contains; nothing for any other value."""
     return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from ome_operator.util.json_limits import EVERYTHING, Decode, fast
+from ome_operator.util.json_limits import DECODE_ALL, Decode, decode_json
 
 ITEM = None
 """The name under which `members` returns an object of the list."""
@@ -18,7 +18,7 @@ _parts = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _elements = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
-def members(page: bytes, decode: Decode = EVERYTHING) -> Iterator[tuple[str | None, Any]]:
+def members(page: bytes, decode: Decode = DECODE_ALL) -> Iterator[tuple[str | None, Any]]:
     """Yield the names and values of a page. Each element of the list `items` is decoded with `decode`, and yielded
     separately under the name ITEM.
 
@@ -32,9 +32,9 @@ def members(page: bytes, decode: Decode = EVERYTHING) -> Iterator[tuple[str | No
         yield from _members_of(page)
         return
     for name, text in parts.items():
-        yield name, fast(text)
+        yield name, decode_json(text)
     for text in items:
-        yield ITEM, fast(text, decode)
+        yield ITEM, decode_json(text, decode)
 
 
 def _members_of(page: bytes) -> Iterator[tuple[str | None, Any]]:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from ome_operator.util.json_limits import deeper, larger
+from ome_operator.util.json_limits import exceeds_count, exceeds_depth
 
 LEVELS = 100
 """Maximum nesting of lists and maps. Objects of Kubernetes have far fewer levels."""
@@ -212,9 +212,9 @@ def document(text: str) -> Any:
     if len(first_two) > 1:
         raise yaml.YAMLError("it contains several documents, but only one is supported: remove the others")
     value = first_two[0] if first_two else None
-    if larger(value, VALUES):
+    if exceeds_count(value, VALUES):
         raise yaml.YAMLError(f"it has more than {VALUES} values: remove aliases (*name)")
-    if deeper(value, LEVELS):
+    if exceeds_depth(value, LEVELS):
         raise yaml.YAMLError(f"it has more than {LEVELS} levels of nested lists or maps: reduce the nesting")
     return value
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ome_operator import keys
-from ome_operator.util.json_limits import memory_of
+from ome_operator.util.json_limits import estimate_memory
 from ome_operator.util.json_pages import ITEM, members
 
 LARGEST = 512 * 1024
@@ -92,7 +92,7 @@ def reduce_large_objects(text: bytes) -> bytes:
     """Return the JSON text of a list, or of an event of a watch, with its large objects reduced. Text without large objects,
     and text that is not JSON, is returned unchanged.
     """
-    if memory_of(text) <= _EXAMINED:
+    if estimate_memory(text) <= _EXAMINED:
         return text
     parts: dict[str, str] = {}
     items: list[str] = []

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import aiohttp
 import kopf
 
-from ome_operator.util.json_limits import shallow
+from ome_operator.util.json_limits import truncate_depth
 from ome_operator.util.large_objects import reduce_large_objects
 from ome_operator.watch import tuning
 from ome_operator.watch.coverage import Coverage
@@ -153,9 +153,9 @@ class DepthLimitedContent:
         """Return the content of a list response. Its large objects are reduced in a thread, because reducing a page of
         large objects takes seconds.
         """
-        return shallow(await asyncio.to_thread(reduce_large_objects, await self._content.read(n)))
+        return truncate_depth(await asyncio.to_thread(reduce_large_objects, await self._content.read(n)))
 
     async def iter_chunked(self, n: int) -> AsyncIterator[bytes]:
         """Yield the lines of a watch."""
         async for line in lines(self._content):
-            yield shallow(reduce_large_objects(line)) + b"\n"
+            yield truncate_depth(reduce_large_objects(line)) + b"\n"

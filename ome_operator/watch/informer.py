@@ -22,7 +22,7 @@ from ome_operator.errors import OmeError
 from ome_operator.kube import errors
 from ome_operator.machinery.background import PACER
 from ome_operator.util import bounded
-from ome_operator.util.json_limits import decoded
+from ome_operator.util.json_limits import decode_to_depth
 from ome_operator.util.json_pages import ITEM, members
 from ome_operator.watch.sink import CannotWatch, Sink, WatchedKind
 
@@ -153,7 +153,7 @@ class Informer:
                 else:
                     found[name] = value
         except RecursionError:
-            found = decoded(page)
+            found = decode_to_depth(page)
             for item in (found.get("items") or ())[delivered:]:
                 self._deliver_item(watched, found.get("apiVersion"), item)
         self.last_event[watched.kind] = time.monotonic()
@@ -194,7 +194,7 @@ class Informer:
     def _deliver_event(self, watched: WatchedKind, line: bytes) -> str:
         """Deliver an event, and return its version."""
         try:
-            event = decoded(line, watched.decoders.event)
+            event = decode_to_depth(line, watched.decoders.event)
             what, body = event["type"], event["object"]
             version = (body.get("metadata") or {}).get("resourceVersion") or ""
         except (ValueError, TypeError, KeyError, AttributeError) as error:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
 from ome_operator.errors import OmeError
-from ome_operator.util.json_limits import WHOLE, Decoders
+from ome_operator.util.json_limits import FULL_DECODERS, Decoders
 
 Body = Mapping[str, Any]
 
@@ -20,7 +20,7 @@ class WatchedKind(NamedTuple):
     """Label selector; "" for all objects."""
     namespace: str = ""
     """The namespace to watch; "" for all, and for cluster-wide kinds."""
-    decoders: Decoders = WHOLE
+    decoders: Decoders = FULL_DECODERS
     """Decoders of the fields that the receiver reads. All other fields may be missing."""
 
     @property

@@ -14,7 +14,7 @@ from ome_operator.agent.model_facts import MAX_HEADER_BYTES
 from ome_operator.modelinfo.extract import CONFIG, HEADER_MEMORY, INDEX, MEMORY, MODELOPT
 from ome_operator.storage import hub as real_hub
 from ome_operator.storage.listing import RequestRefused
-from ome_operator.util.json_limits import MIB, memory_of
+from ome_operator.util.json_limits import MIB, estimate_memory
 from tests.support.hub import Hub, served
 
 MOST_MIB = 300
@@ -76,8 +76,8 @@ def most_permitted(memory: int, made: Callable[[int], bytes]) -> bytes:
     """Return the longest text that `made` builds and that is still parsed with `memory` bytes, or a text that is at most a
     tenth shorter. The argument of `made` is the number of values in the text.
     """
-    count = int(memory / (memory_of(made(1000)) / 1000))
-    while memory_of(text := made(count)) > memory:
+    count = int(memory / (estimate_memory(made(1000)) / 1000))
+    while estimate_memory(text := made(count)) > memory:
         count = int(count * 0.95)
     return text
 
@@ -98,7 +98,7 @@ def wide(count: int) -> bytes:
 def test_the_largest_files_that_are_parsed_fit_into_an_agents_memory(shape: Callable[[int], bytes], tmp_path: Path) -> None:
     files = {name: most_permitted(MEMORY[name], shape) for name in (CONFIG, MODELOPT, INDEX)}
     header = most_permitted(HEADER_MEMORY, shape)
-    assert all(memory_of(files[name]) <= MEMORY[name] for name in files) and memory_of(header) <= HEADER_MEMORY
+    assert all(estimate_memory(files[name]) <= MEMORY[name] for name in files) and estimate_memory(header) <= HEADER_MEMORY
     files |= {f"m-{number}.safetensors": len(header).to_bytes(8, "little") + header for number in range(2)}
     assert len(header) * 2 < MAX_HEADER_BYTES
     with served(Hub(files)) as hub:

@@ -15,10 +15,10 @@ from ome_operator.registry.answers import (
     READ_UNTIL,
     AnswerSigns,
     RouterCounts,
-    counted,
+    evaluate_probe,
     is_due,
-    judged,
-    probed,
+    with_probe_result,
+    with_router_counts,
 )
 from ome_operator.registry.engine_load import EngineLoad
 from ome_operator.registry.silence import FAILURES, RETRY_SILENT
@@ -181,7 +181,7 @@ class Registry:
 
     def tick(self, now: float) -> None:
         """Let the router, its registry and the engine run until this time."""
-        chance, is_out = self.engine.chance, self.signs.is_mute and self.stops_sending
+        chance, is_out = self.engine.chance, self.signs.returns_no_token and self.stops_sending
         if not is_out and chance.random() < self.rate * TICK:
             one = Request(chance.randint(1, self.prompts), chance.randint(1, self.longest), self.patience, now)
             self.sent.append(one)
@@ -190,7 +190,7 @@ class Registry:
         self.sent = [one for one in self.sent if one.answered is None and now - one.came < one.patience]
         if now >= self.read_at:
             self.read_at = now + chance.uniform(2, 3)
-            self.signs = counted(self.signs, RouterCounts(len(self.sent), self.succeeded), now)
+            self.signs = with_router_counts(self.signs, RouterCounts(len(self.sent), self.succeeded), now)
         if self.engine.load.taken != self.last:
             self.last, self.moved_at = self.engine.load.taken, now
         if self.probe is not None:
@@ -208,8 +208,8 @@ class Registry:
         if probe.answered is None and now - probe.came < PROBE:
             return
         status = 0 if probe.answered is None else 200
-        result = judged(self.signs, status, self.loads, *self.engine.pages())
-        self.signs = probed(self.signs, result, self.loads, probe.came, now)
+        result = evaluate_probe(self.signs, status, self.loads, *self.engine.pages())
+        self.signs = with_probe_result(self.signs, result, self.loads, probe.came, now)
         self.probe = None
 
 
@@ -237,21 +237,21 @@ class Story:
         now, signs, (stops, works) = engine.now, registry.signs, engine.mute
         at, is_waiting = f"story {self.seed} at {now:.1f} s", engine.load.waiting != 0
         may_be = stops <= now < works + BACK_WITHIN
-        if signs.is_mute and signs.is_proven:
+        if signs.returns_no_token and signs.is_proven:
             assert may_be, f"{at}: reported as silent"
             updates = engine.update <= now or engine.updated > 0  # the silence may have begun with the update
             assert (updates and signs.proofs >= FAILURES) or (signs.proven_since or 0.0) >= stops - PROBE, f"{at}: too early"
             self.found += 1
         has_ended = now >= works or 0 < engine.updated <= now
-        self.is_busy_again = has_ended and signs.is_mute and (self.is_busy_again or is_waiting)
+        self.is_busy_again = has_ended and signs.returns_no_token and (self.is_busy_again or is_waiting)
         updates = engine.update <= now or now < engine.updated + BACK_WITHIN
-        assert not signs.is_mute or may_be or self.is_busy_again or updates, f"{at}: taken out of the router"
+        assert not signs.returns_no_token or may_be or self.is_busy_again or updates, f"{at}: taken out of the router"
         if engine.is_mute():
             self.waits_since = min(self.waits_since, *(one.came for one in registry.sent if one.came >= stops), NEVER)
             self.was_busy = self.was_busy or is_waiting or engine.step > 0.2 or engine.interval > 1 or engine.updated > 0
-            self.reported = self.reported or (signs.is_mute and signs.is_proven)
+            self.reported = self.reported or (signs.returns_no_token and signs.is_proven)
             is_late = now - self.waits_since > OUT_WITHIN and registry.rate >= 0.5
-            assert signs.is_mute or self.was_busy or not is_late, f"{at}: not found"
+            assert signs.returns_no_token or self.was_busy or not is_late, f"{at}: not found"
             empties = registry.stops_sending and registry.longest < 200
             is_late = is_late and empties and now - self.waits_since > OUT_WITHIN + 20
             assert self.reported or self.was_busy or not is_late, f"{at}: not reported"

@@ -8,7 +8,7 @@ from itertools import product
 
 import pytest
 
-from ome_operator.registry.pairs import PairResult, Pairs, failing, next_pair, probed, to_blame
+from ome_operator.registry.pairs import PairResult, Pairs, failing_pairs, faulty_leaders, next_pair, with_probe_result
 
 STORIES = 10_000 if "OME_SOAK" in os.environ else 300
 LATE = 12.0
@@ -83,7 +83,7 @@ class Story:
         for pair, (began, ends, result, busy) in [*self.running.items()]:
             if ends <= self.now:
                 del self.running[pair]
-                self.pairs = probed(self.pairs, pair, result, busy, began)
+                self.pairs = with_probe_result(self.pairs, pair, result, busy, began)
         suspects = frozenset(uid for uid in (*self.prefill, *self.decode) if uid in self.bad)
         if len(self.running) < 4:
             pair = next_pair(self.pairs, self.prefill, self.decode, suspects, self.running, self.now)
@@ -92,7 +92,7 @@ class Story:
         for uid in (*self.prefill, *self.decode):
             if uid in self.bad or any(uid in pair for pair in self.bad_links):
                 self.broken_at[uid] = self.now
-        return to_blame(self.pairs, self.prefill, self.decode, self.now)
+        return faulty_leaders(self.pairs, self.prefill, self.decode, self.now)
 
 
 MEMORY = 180.0
@@ -136,19 +136,19 @@ def test_leader_that_cannot_transfer_is_removed_and_returns(part: int) -> None:
 def test_leader_is_blamed_only_after_more_than_three_consecutive_failures(failures: int, blamed: set[str]) -> None:
     pairs: Pairs = {}
     for at in range(10):
-        pairs = probed(pairs, ("p", "d1"), PairResult.WORKED, (), 10.0 * at)
+        pairs = with_probe_result(pairs, ("p", "d1"), PairResult.WORKED, (), 10.0 * at)
     for at in range(10, 10 + failures):
-        pairs = probed(pairs, ("p", "d0"), PairResult.FAILED, (), 10.0 * at)
-        pairs = probed(pairs, ("p", "d1"), PairResult.WORKED, (), 10.0 * at + 5)
-    assert to_blame(pairs, ["p"], ["d0", "d1"], 10.0 * at + 6) == blamed
-    assert bool(failing(pairs, ["p", "d0", "d1"], 10.0 * at + 6)) == bool(blamed)
+        pairs = with_probe_result(pairs, ("p", "d0"), PairResult.FAILED, (), 10.0 * at)
+        pairs = with_probe_result(pairs, ("p", "d1"), PairResult.WORKED, (), 10.0 * at + 5)
+    assert faulty_leaders(pairs, ["p"], ["d0", "d1"], 10.0 * at + 6) == blamed
+    assert bool(failing_pairs(pairs, ["p", "d0", "d1"], 10.0 * at + 6)) == bool(blamed)
 
 
 def test_single_failing_pair_is_named_and_no_leader_removed() -> None:
     story = Story(0)
     story.prefill, story.decode, story.bad = ["p"], ["d"], {"d"}
     assert not any(story.step() for _ in range(120))
-    assert [*failing(story.pairs, ["p", "d"], story.now)] == [("p", "d")]
+    assert [*failing_pairs(story.pairs, ["p", "d"], story.now)] == [("p", "d")]
 
 
 @pytest.mark.parametrize(("prefill", "decode"), [*product((1, 2, 3, 4), repeat=2)])
@@ -166,4 +166,4 @@ def test_broken_link_removes_the_leader_with_fewer_other_partners(prefill: int, 
         assert blamed == {"p0"}
     else:
         assert blamed == {"p0"}
-    assert [*failing(story.pairs, [*story.prefill, *story.decode], story.now)] == [("p0", "d0")]
+    assert [*failing_pairs(story.pairs, [*story.prefill, *story.decode], story.now)] == [("p0", "d0")]

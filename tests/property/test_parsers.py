@@ -134,8 +134,8 @@ LOADS = {"loads": [{"num_running_reqs": 1, "num_waiting_reqs": 2}]}
 @example({"workers": [{"id": Deep(MOST), "url": "u", "worker_type": "regular", "load": 3}]})
 def test_router_and_engine_responses_are_parsed_without_exception(body: Any) -> None:
     body = real(body)
-    with_declared(lambda: pages.parsed_load(dumped(body)), *PARSE_ERRORS)
-    with_declared(lambda: clients.workers(body), *PARSE_ERRORS)
+    with_declared(lambda: pages.parse_engine_load(dumped(body)), *PARSE_ERRORS)
+    with_declared(lambda: clients.parse_workers(body), *PARSE_ERRORS)
 
 
 LAYER = {

@@ -25,6 +25,7 @@ from ome_operator.preflight.findings import clocks, failed_copies, links, slow_r
 from ome_operator.preflight.group import Line, Meeting
 from ome_operator.preflight.node import CommandLine
 from ome_operator.preflight.ports import Ports
+from ome_operator.util import json_limits
 from ome_operator.util.json_pages import members
 from tests.support.deep import MOST
 from tests.support.odd_json import ANY, Deep, broken_objects, dumped, real, typed, with_declared
@@ -32,7 +33,8 @@ from tests.support.parts import ROOT
 
 PARSERS, HERE = "tests/property/test_parsers.py", "tests/property/test_readers.py"
 INFORMER = "tests/unit/watch/test_informer.py"
-DECODES = frozenset({"loads", "raw_decode", "decoded", "json", "load_all", "get_data"})
+DECODES = frozenset({"loads", "raw_decode", json_limits.decode_to_depth.__name__, "json", "load_all", "get_data"})
+UNTRUSTED = json_limits.parse_untrusted.__name__
 """Names of functions that convert text or bytes to data."""
 ARCHIVES = "tests/unit/compile_cache/test_archive.py"
 READERS = {
@@ -85,9 +87,9 @@ def decoding() -> set[str]:
     for file in (ROOT / "ome_operator").rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             called = node.func if isinstance(node, ast.Call) else node
-            limited = isinstance(node, ast.ImportFrom) and node.module == "ome_operator.util.json_limits"
-            if (limited and "parsed" in [alias.name for alias in node.names]) or (
-                isinstance(called, ast.Attribute) and ast.unparse(called) == "json_limits.parsed"
+            limited = isinstance(node, ast.ImportFrom) and node.module == json_limits.__name__
+            if (limited and UNTRUSTED in [alias.name for alias in node.names]) or (
+                isinstance(called, ast.Attribute) and ast.unparse(called) == f"json_limits.{UNTRUSTED}"
             ):
                 found.add(file.relative_to(ROOT / "ome_operator").as_posix())
             if (isinstance(called, ast.Attribute) and called.attr in DECODES - {"json"}) or (

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from ome_operator.registry.silence import PROBE, LifeSigns, ProbeResult, heard, is_due, probed
+from ome_operator.registry.silence import PROBE, LifeSigns, ProbeResult, is_due, with_probe_result, with_reading
 
 STORIES = int(os.environ.get("OME_STORIES") or 100)
 SECONDS = 180.0
@@ -131,7 +131,7 @@ class Registry:
     def read(self, now: float) -> None:
         """Read the load of the engine, unless this reading is lost."""
         if self.chance.random() >= self.lost:
-            self.silence = heard(self.silence, self.engine.taken(now), now)
+            self.silence = with_reading(self.silence, self.engine.taken(now), now)
 
     def conclude(self, probe: Probe, now: float) -> None:
         """Process the result of a probe that has ended."""
@@ -139,7 +139,9 @@ class Registry:
             self.read(now)
         is_paused = self.engine.tells_pause(now)
         failed = ProbeResult.PAUSED if is_paused else ProbeResult.FAILED
-        self.silence = probed(self.silence, ProbeResult.ANSWERED if probe.is_answered else failed, probe.began, now)
+        self.silence = with_probe_result(
+            self.silence, ProbeResult.ANSWERED if probe.is_answered else failed, probe.began, now
+        )
 
 
 @pytest.mark.parametrize("block", range(10))
@@ -172,5 +174,5 @@ def test_only_an_engine_that_stopped_is_silent(block: int) -> None:
 def test_fast_engine_is_never_probed() -> None:
     silence = LifeSigns()
     for second in range(0, 600, 5):
-        silence = heard(silence, (second + 0.9, second + 0.5), float(second) + (second % 2))
+        silence = with_reading(silence, (second + 0.9, second + 0.5), float(second) + (second % 2))
         assert not any(is_due(silence, second + each) for each in range(6))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ome_operator.registry.exposition import samples
+from ome_operator.registry.exposition import iter_samples
 from tests.router.conftest import NEW, OLD, Stage, address
 from tests.support.waiting import wait_until
 
@@ -54,7 +54,7 @@ async def connections(stage: Stage) -> Mapping[str, float]:
     async with stage.session.get(stage.metrics) as answer:
         text = await answer.text()
     names = {line.partition("{")[0].partition(" ")[0] for line in text.splitlines() if not line.startswith("#")}
-    return {name: value for name, _, value in samples(text, frozenset(one for one in names if "connection" in one))}
+    return {name: value for name, _, value in iter_samples(text, frozenset(one for one in names if "connection" in one))}
 
 
 @pytest.mark.parametrize("module", ROUTERS)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from ome_operator.api.benchmark import BenchmarkSpec
 from ome_operator.core.problem import ProblemError
 from ome_operator.core.reasons import COMPLETE, Reason
-from ome_operator.util.json_limits import deeper
+from ome_operator.util.json_limits import exceeds_depth
 
 SCENARIOS = ("N(480,240)/(300,150)", "D(100,100)", "D(100,1000)", "D(2000,200)", "D(7800,200)")
 """Scenarios that are used if the spec names no scenario and no data set, as in genai-bench."""
@@ -184,7 +184,7 @@ def body(spec: BenchmarkSpec, native: bool) -> tuple[str, ...]:
 def _value(name: str, text: str) -> Any:
     try:
         value = json.loads(text)
-        fine = not deeper(value, LEVELS)
+        fine = not exceeds_depth(value, LEVELS)
     except ValueError:
         return text
     except RecursionError:

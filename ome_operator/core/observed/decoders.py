@@ -4,16 +4,16 @@ volumes, mounts and the images of a node, which make up most of the JSON text.
 
 import msgspec
 
-from ome_operator.util.json_limits import decoders, fields
+from ome_operator.util.json_limits import build_decoders, fields_type
 
-_BOX = fields("name", "resources", "readinessProbe", "startupProbe", "env")
-POD = decoders(spec=fields("nodeName", "priority", "initContainers", containers=list[_BOX]))  # type: ignore[valid-type]
+_BOX = fields_type("name", "resources", "readinessProbe", "startupProbe", "env")
+POD = build_decoders(spec=fields_type("nodeName", "priority", "initContainers", containers=list[_BOX]))  # type: ignore[valid-type]
 
-_ENTRY = fields("manager", "operation", "subresource", fieldsV1=msgspec.Raw)
-NODE = decoders(
+_ENTRY = fields_type("manager", "operation", "subresource", fieldsV1=msgspec.Raw)
+NODE = build_decoders(
     managed_fields=list[_ENTRY],  # type: ignore[valid-type]
-    spec=fields("taints", "unschedulable"),
-    status=fields("conditions", "allocatable", "capacity"),
+    spec=fields_type("taints", "unschedulable"),
+    status=fields_type("conditions", "allocatable", "capacity"),
 )
 """The fields of a node. The field `fieldsV1` of each entry of `managedFields` stays JSON text, because only the `fieldsV1`
 of the operator's entry is read."""

@@ -16,7 +16,7 @@ from ome_operator import keys, quantity
 from ome_operator.core.observed import from_api, managed_fields, node_faults
 from ome_operator.core.observed.from_api import Body
 from ome_operator.core.observed.objects import Node, NodeHolding, NodeRecord, Ref, Taint, UnusedWeights
-from ome_operator.util.json_limits import decoded
+from ome_operator.util.json_limits import decode_to_depth
 
 
 def node(body: Body, known: Node | None = None) -> Node:
@@ -70,7 +70,7 @@ def _labels_in_text(fields: bytes) -> frozenset[str]:
     """Return the labels that the JSON text of a FieldsV1 set names. Results are cached, because the sets of most nodes are
     equal.
     """
-    return _labels_in(decoded(fields) or {})
+    return _labels_in(decode_to_depth(fields) or {})
 
 
 def node_record(body: Body) -> NodeRecord:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ome_operator.core.observed.transfers import PAIRS, FailingPair
 from ome_operator.errors import OmeError
-from ome_operator.util.json_limits import MIB, parsed
+from ome_operator.util.json_limits import MIB, parse_untrusted
 
 STALE = 20.0
 """Age in seconds above which a reported number is treated as unknown."""
@@ -178,7 +178,7 @@ def parse(body: Any, slice_mark: str, now: float) -> RouterReport:
 def parse_report(text: str | bytes, slice_mark: str, now: float) -> RouterReport:
     """Return the report in the text of a summary, as `parse` does. Raises UnusableSummary for an invalid summary."""
     try:
-        return parsed(text, "the summary", memory=MEMORY, take=lambda body: parse(body, slice_mark, now))
+        return parse_untrusted(text, "the summary", memory=MEMORY, extract=lambda body: parse(body, slice_mark, now))
     except ValueError as error:
         raise UnusableSummary("the response is not JSON of the permitted size") from error
 

@@ -10,7 +10,7 @@ from ome_operator.agent.manifest import MEMORY, Manifest, VerifiedFile, dump_fil
 from ome_operator.agent.store import Store
 from ome_operator.storage.hashes import BLOCK, Hash
 from ome_operator.storage.listing import MAX_FILES, MAX_NAME_BYTES, Listing, RemoteFile, RequestRefused
-from ome_operator.util.json_limits import MIB, memory_of
+from ome_operator.util.json_limits import MIB, estimate_memory
 
 PROOF = Hash("sha256", "a" * 64)
 
@@ -29,7 +29,7 @@ def test_largest_possible_manifest_can_be_read_back(tmp_path: Path) -> None:
     path = tmp_path / "m.json"
     path.write_bytes(store._text(largest))
     assert sum(len(file.name.encode()) for file in files) > MAX_NAME_BYTES * 0.95
-    assert memory_of(path.read_bytes()) < MEMORY
+    assert estimate_memory(path.read_bytes()) < MEMORY
     assert read_manifest(path) == largest
 
 

@@ -78,5 +78,5 @@ async def engine(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Engine]:
             lambda: one.has_engines,
         )
         one.reader = reader
-        one.reader.passed(one.leaders, [Worker("1", url, "prefill", 1, 3), Worker("2", url, "decode", None, 4)])
+        one.reader.update_leaders(one.leaders, [Worker("1", url, "prefill", 1, 3), Worker("2", url, "decode", None, 4)])
         yield one

@@ -39,7 +39,7 @@ class Mute:
         for _ in range(int(seconds)):
             await self.one.read(after=1.0)
             await self.one.reader.begin_probes()
-            await asyncio.gather(*self.one.reader._answer_prober.running.values())
+            await asyncio.gather(*self.one.reader._answer_prober.running_probes.values())
 
 
 @pytest.fixture
@@ -59,13 +59,13 @@ async def test_unresponsive_leader_is_silent_until_it_answers(mute: Mute) -> Non
     await mute.lives(QUIET - 1)
     assert mute.one.times("/generate") == 0
     await mute.lives(5)
-    assert mute.one.times("/generate") == 2 and mute.one.reader.silent == {"u"} and mute.one.changes == 1
+    assert mute.one.times("/generate") == 2 and mute.one.reader.silent_leaders == {"u"} and mute.one.changes == 1
     assert mute.one.times("/health_generate") == 0, "its scheduler works, so it needs no probe"
     found = await mute.one.read()
     assert found["leaders"][0]["silence"]["seconds"] >= 1
     mute.one.pages["/generate"] = 200, "{}"
     await mute.lives(RETRY_SILENT + 1)
-    assert not mute.one.reader.silent and mute.one.changes == 2
+    assert not mute.one.reader.silent_leaders and mute.one.changes == 2
 
 
 async def test_a_leader_that_answers_the_router_is_not_probed(mute: Mute) -> None:
@@ -82,13 +82,13 @@ NOT_READY = {"/ready": (503, "")}
 async def test_a_paused_or_refusing_leader_is_not_silent(mute: Mute, pages: dict[str, tuple[int, str]]) -> None:
     mute.one.pages |= pages
     await mute.lives(40)
-    assert not mute.one.reader.silent and 4 <= mute.one.times("/generate") <= 20
+    assert not mute.one.reader.silent_leaders and 4 <= mute.one.times("/generate") <= 20
 
 
 async def test_a_leader_whose_requests_wait_is_not_silent(mute: Mute) -> None:
     mute.waiting = 1
     await mute.lives(40)
-    assert not mute.one.reader.silent and mute.one.times("/generate") >= 4
+    assert not mute.one.reader.silent_leaders and mute.one.times("/generate") >= 4
 
 
 async def test_leader_with_a_blocked_scheduler_gets_only_the_scheduler_probe(mute: Mute) -> None:

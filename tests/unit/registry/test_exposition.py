@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ome_operator.engines.telemetry import engine_series
-from ome_operator.registry.exposition import BUCKETS, LARGEST, NOTHING, SAMPLES, engine_page, number
+from ome_operator.registry.exposition import BUCKETS, EMPTY_PAGE, LARGEST, SAMPLES, parse_engine_page, parse_number
 
 DATA = Path(__file__).parents[2] / "data/engines"
 MODEL = 'engine_type="unified",model_name="m"'
@@ -26,7 +26,7 @@ sglang:time_to_first_token_seconds_sum{{{MODEL}}} 99.0
 
 
 def test_counters_and_buckets_of_sglang() -> None:
-    page = engine_page(PAGE)
+    page = parse_engine_page(PAGE)
     assert page.engine == "sglang" and page.gauges == {}
     assert page.counters == {"outputTokens": 42.0, "promptTokens": 1500.0, "requests": 7.0}
     assert page.histograms == {"firstToken": {0.1: 1.0, float("inf"): 3.0}}
@@ -37,7 +37,7 @@ def test_numbers_from_real_engine_metrics_equal_those_of_its_clients() -> None:
     and 336 generated tokens. The recorded page is that of SGLang 0.5.23 on CPUs with two data-parallel ranks (DP attention),
     after 13 requests.
     """
-    page = engine_page((DATA / "sglang-0.5.23-dp2.prom").read_text())
+    page = parse_engine_page((DATA / "sglang-0.5.23-dp2.prom").read_text())
     assert page.counters == {"requests": 13.0, "promptTokens": 175.0, "outputTokens": 336.0}
     assert max(page.histograms["firstToken"].values()) == 13.0
     assert "betweenTokens" not in page.histograms, "the engine measures it only for requests that stream"
@@ -49,17 +49,17 @@ def test_data_parallel_series_are_summed_and_tensor_parallel_copies_ignored() ->
     """
     name = "sglang:num_transfer_failed_reqs_total"
     rows = [('dp_rank="0",tp_rank="0"', 2), ('dp_rank="0",tp_rank="1"', 2), ('dp_rank="1",tp_rank="2"', 3)]
-    page = engine_page("".join(f"{name}{{{labels}}} {value}\n" for labels, value in rows))
+    page = parse_engine_page("".join(f"{name}{{{labels}}} {value}\n" for labels, value in rows))
     assert page.counters == {"failedTransfers": 5.0}
 
 
 def test_only_the_total_over_priorities_is_counted() -> None:
     name = "sglang:num_transfer_failed_reqs_total"
-    assert engine_page(f'{name}{{priority=""}} 5\n{name}{{priority="1"}} 4\n').counters == {"failedTransfers": 5.0}
+    assert parse_engine_page(f'{name}{{priority=""}} 5\n{name}{{priority="1"}} 4\n').counters == {"failedTransfers": 5.0}
 
 
 def test_load_of_vllm_is_parsed_from_its_metrics() -> None:
-    page = engine_page(
+    page = parse_engine_page(
         'vllm:num_requests_running{engine="0"} 3\nvllm:num_requests_running{engine="1"} 4\n'
         'vllm:num_requests_waiting{engine="0"} 1\n'
         'vllm:kv_cache_usage_perc{engine="0"} 0.2\nvllm:kv_cache_usage_perc{engine="1"} 0.9\n'
@@ -77,26 +77,26 @@ WRONG = [
 @pytest.mark.parametrize("value", WRONG)
 def test_invalid_counter_value_is_left_out(value: str) -> None:
     name = "sglang:num_requests_total"
-    assert engine_page(f"{name}{{{MODEL}}} {value}\n") == NOTHING
-    assert engine_page(f"{name}{{{MODEL}}} {value}\n{PAGE}").counters["requests"] == 7.0
+    assert parse_engine_page(f"{name}{{{MODEL}}} {value}\n") == EMPTY_PAGE
+    assert parse_engine_page(f"{name}{{{MODEL}}} {value}\n{PAGE}").counters["requests"] == 7.0
 
 
 @pytest.mark.parametrize("value", [True, None, [], {}, -1, float("nan"), float("inf"), 10**400, "x", -(10**400)])
 def test_invalid_number_in_exposition_is_none(value: object) -> None:
-    assert number(value) is None
+    assert parse_number(value) is None
 
 
 @pytest.mark.parametrize(
     "text", ["", "hello", "<html>", "{}", "sglang:num_requests_total", "sglang:num_requests_total{", "\0" * 99, "}" * 9999]
 )
 def test_invalid_metrics_page_gives_nothing(text: str) -> None:
-    assert engine_page(text) == NOTHING
+    assert parse_engine_page(text) == EMPTY_PAGE
 
 
 def test_a_histogram_with_too_many_buckets_is_left_out() -> None:
     name = "sglang:time_to_first_token_seconds_bucket"
     rows = "".join(f'{name}{{le="{bound}"}} {bound}\n' for bound in range(1, BUCKETS + 2))
-    assert engine_page(PAGE + rows).histograms == {}
+    assert parse_engine_page(PAGE + rows).histograms == {}
 
 
 def made_up(rows: int) -> str:
@@ -105,10 +105,10 @@ def made_up(rows: int) -> str:
 
 
 def test_invented_labels_use_little_memory() -> None:
-    assert engine_page(made_up(SAMPLES)).counters == {"requests": SAMPLES}
+    assert parse_engine_page(made_up(SAMPLES)).counters == {"requests": SAMPLES}
     text = made_up(4 * 2**20 // 45)
     tracemalloc.start()
-    assert engine_page(text) == NOTHING
+    assert parse_engine_page(text) == EMPTY_PAGE
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 20 * 2**20, "the container may use 256 MiB"
@@ -121,7 +121,7 @@ LINES = st.builds("{}{{{}}} {}".format, st.sampled_from(NAMES), LABELS, st.text(
 
 @given(st.text() | st.lists(LINES, max_size=30).map("\n".join))
 def test_any_text_gives_numbers_in_range(text: str) -> None:
-    page = engine_page(text)
+    page = parse_engine_page(text)
     rows = text.count("\n") + 1
     for value in (*page.counters.values(), *page.gauges.values()):
         assert 0 <= value <= rows * LARGEST

@@ -46,7 +46,7 @@ async def test_worker_forgotten_by_a_restarted_router_is_sent_again(
     assert await asyncio.wait_for(passes(3), 10) == 1
     del server.answers["/workers/7"]
     assert await asyncio.wait_for(passes(1), 10) == 2
-    assert registry.alive()[0] and '"state": "adding"' in registry.workers()[1]
+    assert registry.is_alive()[0] and '"state": "adding"' in registry.workers()[1]
 
 
 async def test_foreign_worker_is_counted_once_although_its_removal_fails(

@@ -92,7 +92,7 @@ async def test_pair_probe_sends_one_room_to_both_engines_each_second(three: Slic
 async def test_decode_that_the_only_prefill_cannot_reach_is_blamed(three: Slice, status: int) -> None:
     three.status["d1"] = status
     await three.seconds(60)
-    assert three.prober.blamed == {"d1"} and three.changes == 1
+    assert three.prober.faulty_leaders == {"d1"} and three.changes == 1
     (pair,) = three.prober.summary()
     assert (pair["prefill"], pair["decode"], pair["prefillWorksWith"]) == (
         public_digest("p"),
@@ -103,7 +103,7 @@ async def test_decode_that_the_only_prefill_cannot_reach_is_blamed(three: Slice,
     three.leaders[2] = three.leaders[2]._replace(state="silent", listed=False)
     three.status, three.memories = {}, {"p": QUIET}
     await three.seconds(60)
-    assert not three.prober.blamed and three.changes == 2 and not three.prober.summary()
+    assert not three.prober.faulty_leaders and three.changes == 2 and not three.prober.summary()
     asked = len(three.asked)
     await three.seconds(20)
     assert len(three.asked) == asked, "all pairs work, and no transfer fails"
@@ -113,13 +113,13 @@ async def test_decode_that_the_only_prefill_cannot_reach_is_blamed(three: Slice,
 async def test_engine_that_rejects_the_probe_is_not_blamed(three: Slice, status: int) -> None:
     three.status["d1"] = status
     await three.seconds(60)
-    assert not three.prober.blamed and not three.prober.summary()
+    assert not three.prober.faulty_leaders and not three.prober.summary()
 
 
 async def test_busy_decode_with_waiting_requests_is_not_blamed(three: Slice) -> None:
     three.status["d1"], three.memories["d1"] = 0, BUSY
     await three.seconds(60)
-    assert not three.prober.blamed
+    assert not three.prober.faulty_leaders
 
 
 async def test_decode_is_blamed_although_its_first_probes_were_late(three: Slice) -> None:
@@ -128,10 +128,10 @@ async def test_decode_is_blamed_although_its_first_probes_were_late(three: Slice
     """
     three.status["d1"], three.memories["d1"] = 0, BUSY
     await three.seconds(6)
-    assert not three.prober.blamed
+    assert not three.prober.faulty_leaders
     three.status["d1"] = 500
     await three.seconds(60)
-    assert three.prober.blamed == {"d1"}
+    assert three.prober.faulty_leaders == {"d1"}
 
 
 async def test_decode_with_failing_transfers_does_not_count_as_busy(three: Slice) -> None:
@@ -142,10 +142,10 @@ async def test_decode_with_failing_transfers_does_not_count_as_busy(three: Slice
     work = tuple(WorkReading(float(at), each, {}) for at, each in enumerate(counters))
     three.status["d1"], three.memories["d1"] = 0, LeaderMemory(work=work)
     await three.seconds(60)
-    assert three.prober.blamed == {"d1"}
+    assert three.prober.faulty_leaders == {"d1"}
 
 
 async def test_no_engine_is_blamed_if_all_pairs_fail(three: Slice) -> None:
     three.status["p"] = 500
     await three.seconds(60)
-    assert not three.prober.blamed and len(three.prober.summary()) == 2
+    assert not three.prober.faulty_leaders and len(three.prober.summary()) == 2

@@ -192,7 +192,7 @@ def test_clock_that_was_set_back_does_not_extend_delays() -> None:
 
 def strangers(one: WorkerChanges) -> list[str]:
     """Return the URLs of foreign workers."""
-    return [each.worker.url for each in one.remove if each.foreign]
+    return [each.worker.url for each in one.remove if each.is_foreign]
 
 
 THIEF = "http://thief:32000"

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from ome_operator.names import public_digest, slice_mark
 from ome_operator.registry.answers import AnswerSigns
-from ome_operator.registry.engine_load import UNKNOWN, EngineLoad, for_role, gauges, loads
-from ome_operator.registry.exposition import LARGEST, EnginePage, engine_page
+from ome_operator.registry.engine_load import UNKNOWN, EngineLoad, for_role, load_from_metrics, parse_loads
+from ome_operator.registry.exposition import LARGEST, EnginePage, parse_engine_page
 from ome_operator.registry.records import LeaderState
 from ome_operator.registry.telemetry import (
     LEADERS,
@@ -20,8 +20,8 @@ from ome_operator.registry.telemetry import (
     Foreign,
     LeaderMemory,
     RouterReading,
-    passed,
     summary,
+    with_leader_state,
     with_load,
     with_work,
 )
@@ -77,7 +77,7 @@ LOADS: dict[str, tuple[Any, EngineLoad | None]] = {
 @pytest.mark.parametrize("case", LOADS)
 def test_engine_load_is_parsed(case: str) -> None:
     body, load = LOADS[case]
-    assert loads(body) == load
+    assert parse_loads(body) == load
 
 
 NOT_EMPTY = {
@@ -98,15 +98,15 @@ def test_load_is_empty_only_if_all_numbers_are_known_and_zero(case: str) -> None
 
 
 def test_computed_request_without_transfer_counts_only_for_prefill() -> None:
-    load = loads({"loads": [rank(0, 0, disaggregation=None, num_used_tokens=0)]})
+    load = parse_loads({"loads": [rank(0, 0, disaggregation=None, num_used_tokens=0)]})
     assert load is not None
     assert for_role(load, "decode").is_empty and for_role(load, "regular").is_empty
     assert not for_role(load, "prefill").is_empty
 
 
 def test_metrics_gauges_give_the_load() -> None:
-    assert gauges(EnginePage("vllm", {}, {"running": 1.0, "waiting": 2.0}, {})) == EngineLoad(1.0, 2.0)
-    assert gauges(page()) == UNKNOWN
+    assert load_from_metrics(EnginePage("vllm", {}, {"running": 1.0, "waiting": 2.0}, {})) == EngineLoad(1.0, 2.0)
+    assert load_from_metrics(page()) == UNKNOWN
 
 
 # --- empty readings -----------------------------------------------------------------------------------------------------
@@ -117,10 +117,10 @@ GOING = leader(state="draining", listed=False)
 def test_empty_readings_count_only_after_the_router_removed_the_leader() -> None:
     memory = with_load(NEW, empty(1), 1.0, 1.1)
     assert memory.empty_readings == 0, "the router lists the leader"
-    memory = passed(memory, GOING, 5.0)
+    memory = with_leader_state(memory, GOING, 5.0)
     assert with_load(memory, empty(5), 4.9, 5.1).empty_readings == 0, "the router may have sent a request meanwhile"
     memory = with_load(memory, empty(5), 5.0, 5.1)
-    memory = with_load(passed(memory, GOING, 8.0), empty(10), 10.0, 10.1)
+    memory = with_load(with_leader_state(memory, GOING, 8.0), empty(10), 10.0, 10.1)
     assert memory.empty_readings == 2
 
 
@@ -128,7 +128,7 @@ def after(*readings: EngineLoad | None) -> int:
     """Return the number of empty readings after these readings, taken every 5 s from a leader that the router has
     forgotten.
     """
-    memory = with_load(passed(NEW, GOING, 0.0), empty(0), 0.0, 0.0)
+    memory = with_load(with_leader_state(NEW, GOING, 0.0), empty(0), 0.0, 0.0)
     for number, each in enumerate(readings, 1):
         memory = with_load(memory, each, number * 5.0, number * 5.0)
     return memory.empty_readings
@@ -159,17 +159,17 @@ def test_engine_clock_that_was_set_back_resets_the_empty_count() -> None:
 
 @pytest.mark.parametrize("again", [leader(), leader(state="adding", listed=False), leader(state="draining", listed=True)])
 def test_leader_that_may_receive_requests_again_resets_the_empty_count(again: LeaderState) -> None:
-    memory = with_load(with_load(passed(NEW, GOING, 0.0), empty(0), 0.0, 0.0), empty(5), 5.0, 5.0)
+    memory = with_load(with_load(with_leader_state(NEW, GOING, 0.0), empty(0), 0.0, 0.0), empty(5), 5.0, 5.0)
     assert memory.empty_readings == 1
-    after = passed(memory, again, 6.0)
-    assert after == memory._replace(forgotten_at=None, empty_readings=0, signs=after.signs)
+    after = with_leader_state(memory, again, 6.0)
+    assert after == memory._replace(forgotten_at=None, empty_readings=0, start_signs=after.start_signs)
 
 
 def test_leader_not_listed_for_another_reason_is_not_empty() -> None:
     """A leader that is not in the router's list for another reason than its removal does not count as empty. It may become
     ready, be listed again and receive a request before the operator marks it.
     """
-    memory = with_load(passed(NEW, leader(state="waiting", listed=False), 0.0), empty(0), 0.0, 0.0)
+    memory = with_load(with_leader_state(NEW, leader(state="waiting", listed=False), 0.0), empty(0), 0.0, 0.0)
     assert with_load(memory, empty(5), 5.0, 5.0).empty_readings == 0
 
 
@@ -290,7 +290,7 @@ def test_slice_mark_does_not_depend_on_selector_order() -> None:
 def test_leader_is_reported_silent_only_if_proven(is_proven: bool, expected: Any) -> None:
     signs = AnswerSigns(failures=2, proven_since=1.0, proven_at=7.0, probed_at=9.0, proofs=int(is_proven))
     leader = LeaderState("p", "u", "http://h", "decode", "silent", "", False, None)
-    memories = {"u": LeaderMemory(answers=signs)}
+    memories = {"u": LeaderMemory(answer_signs=signs)}
     found = summary("s", [leader], memories, RouterReading(), NOBODY, 10.0)["leaders"][0]
     assert memories["u"].is_silent and found.get("silence") == expected
 
@@ -303,7 +303,7 @@ def test_numbers_in_the_summary_never_exceed_what_the_operator_accepts() -> None
     lines = [f'{name}{{dp_rank="{rank}"}} {value}' for name in names for rank in range(300) for value in (2**53,)]
     first = "sglang:time_to_first_token_seconds_bucket"
     lines += [f'{first}{{dp_rank="{rank}",le="{bound}"}} {2**53}' for rank in range(9) for bound in ("1.0", "1e300", "+Inf")]
-    page = engine_page("\n".join(lines))
+    page = parse_engine_page("\n".join(lines))
     values = [*page.gauges.values(), *page.counters.values(), *(x for one in page.histograms.values() for x in one.values())]
     assert values and max(values) == LARGEST
     assert all(bound <= LARGEST or bound == float("inf") for one in page.histograms.values() for bound in one)

@@ -50,7 +50,7 @@ async def test_load_of_vllm_is_read_from_its_metrics(engine: Engine) -> None:
 
 async def test_load_of_an_older_engine_is_read_from_get_load(engine: Engine) -> None:
     engine.pages["/get_load"] = 200, [{"num_reqs": 3}]
-    assert (await engine.read())["leaders"][0]["load"]["running"] == 3 and engine.reader.total("u") == 3
+    assert (await engine.read())["leaders"][0]["load"]["running"] == 3 and engine.reader.request_count("u") == 3
 
 
 ODD: dict[str, tuple[int, Any]] = {
@@ -100,15 +100,15 @@ async def test_waiting_leader_is_not_read_and_removed_leader_is_dropped(engine: 
     assert engine.times("/v1/loads") == 0
     engine.leaders = [waiting._replace(state="draining")]
     await engine.read(after=1.0)
-    assert engine.times("/v1/loads") == 1 and engine.reader.total("u") == 3
-    engine.reader.passed((), ())
-    assert engine.reader.total("u") is None
+    assert engine.times("/v1/loads") == 1 and engine.reader.request_count("u") == 3
+    engine.reader.update_leaders((), ())
+    assert engine.reader.request_count("u") is None
 
 
 async def test_a_draining_leader_is_empty_after_two_readings(engine: Engine) -> None:
     engine.pages["/v1/loads"] = 200, LOADS
     engine.leaders = [engine.leaders[0]._replace(state="draining", listed=False)]
-    engine.reader.passed(engine.leaders, ())
+    engine.reader.update_leaders(engine.leaders, ())
     await engine.read()
     counts = []
     for at in (5, 10, 15, 15.2):
@@ -172,15 +172,15 @@ async def test_stalled_engine_without_probe_answer_is_silent(engine: Engine) -> 
     await probe(engine, after=QUIET - 0.1)
     assert engine.times("/health_generate") == 0
     await probe(engine, after=0.1)
-    assert not engine.reader.silent and not engine.changes
+    assert not engine.reader.silent_leaders and not engine.changes
     await probe(engine, after=1.0)
-    assert engine.reader.silent == {"u"} and engine.changes == 1
+    assert engine.reader.silent_leaders == {"u"} and engine.changes == 1
     found = await engine.read(after=2.0)
     assert found["leaders"][0]["silence"] == {"age": 2, "seconds": 3}
     moved = {**STANDING["loads"][0], "timestamp": 9.0}
     engine.pages["/v1/loads"] = 200, {"loads": [moved]}
     found = await engine.read(after=5.0)
-    assert not engine.reader.silent and engine.changes == 2 and "silence" not in found["leaders"][0]
+    assert not engine.reader.silent_leaders and engine.changes == 2 and "silence" not in found["leaders"][0]
 
 
 async def test_engine_that_answers_a_probe_is_probed_again_later(engine: Engine) -> None:
@@ -188,7 +188,7 @@ async def test_engine_that_answers_a_probe_is_probed_again_later(engine: Engine)
     await stops(engine)
     for _ in range(20):
         await probe(engine, after=1.0)
-    assert not engine.reader.silent and engine.times("/health_generate") == 2
+    assert not engine.reader.silent_leaders and engine.times("/health_generate") == 2
 
 
 @pytest.mark.parametrize("status", [401, 404, 503])
@@ -197,7 +197,7 @@ async def test_an_answer_without_the_scheduler_proves_nothing(engine: Engine, st
     await stops(engine)
     for _ in range(30):
         await probe(engine, after=1.0)
-    assert not engine.reader.silent and engine.times("/health_generate") == 5
+    assert not engine.reader.silent_leaders and engine.times("/health_generate") == 5
 
 
 async def test_a_paused_engine_is_not_silent(engine: Engine) -> None:
@@ -211,7 +211,7 @@ async def test_a_paused_engine_is_not_silent(engine: Engine) -> None:
     engine.pages["/ping"] = 503, ""
     for _ in range(60):
         await probe(engine, after=1.0)
-    assert not engine.reader.silent and engine.times("/health_generate") == 13
+    assert not engine.reader.silent_leaders and engine.times("/health_generate") == 13
 
 
 async def test_only_leaders_that_receive_requests_are_probed(engine: Engine) -> None:
@@ -245,7 +245,7 @@ async def test_starting_engine_is_read_until_healthy(engine: Engine) -> None:
     """
     (ready,) = engine.leaders
     engine.leaders = [ready._replace(state="waiting", why="the leader is not ready", listed=False, is_starting=True)]
-    engine.reader.passed(engine.leaders, [])
+    engine.reader.update_leaders(engine.leaders, [])
     for answer, moments in ((0, []), (503, ["answersFor"]), (200, ["answersFor", "healthyFor"])):
         engine.pages["/ping"] = answer, "x"
         assert not engine.reader.expects_leaders and engine.changes == 0
@@ -254,14 +254,14 @@ async def test_starting_engine_is_read_until_healthy(engine: Engine) -> None:
         assert [*(await engine.read(after=1.0))["leaders"][0].get("start", {})] == moments
     assert engine.reader.expects_leaders and engine.changes == 1
     engine.now += 1.0
-    assert engine.reader.healthy_for == {ready.uid: 2.0}
+    assert engine.reader.healthy_seconds == {ready.uid: 2.0}
     for answer, found in ((200, {ready.uid: 2.0}), (503, {}), (200, {ready.uid: 0.0})):
         engine.pages["/ping"] = answer, "x"
         await engine.reader.watch_starts()
-        assert engine.reader.healthy_for == found
+        assert engine.reader.healthy_seconds == found
     assert engine.times("/ping") == 6 and engine.changes == 1
-    engine.reader.passed([ready], [])
-    assert not engine.reader.expects_leaders and not engine.reader.healthy_for
+    engine.reader.update_leaders([ready], [])
+    assert not engine.reader.expects_leaders and not engine.reader.healthy_seconds
     await engine.reader.watch_starts()
     assert engine.times("/ping") == 6, "it is ready"
 
@@ -269,10 +269,10 @@ async def test_starting_engine_is_read_until_healthy(engine: Engine) -> None:
 async def test_answer_of_an_ended_container_is_ignored(engine: Engine) -> None:
     starts = engine.leaders[0]._replace(state="waiting", listed=False, is_starting=True, started=5.0)
     engine.leaders = [starts]
-    engine.reader.passed(engine.leaders, [])
+    engine.reader.update_leaders(engine.leaders, [])
 
     def restarted() -> str:
-        engine.reader.passed([starts._replace(started=6.0)], [])
+        engine.reader.update_leaders([starts._replace(started=6.0)], [])
         return "x"
 
     engine.pages["/ping"] = 503, restarted
@@ -280,7 +280,7 @@ async def test_answer_of_an_ended_container_is_ignored(engine: Engine) -> None:
     engine.pages["/ping"] = 200, "x"
     engine.leaders = [starts._replace(started=6.0)]
     await engine.reader.watch_starts()
-    assert engine.times("/ping") == 2 and not engine.reader.healthy_for
+    assert engine.times("/ping") == 2 and not engine.reader.healthy_seconds
 
 
 async def test_startup_phases_of_an_engine_are_in_the_summary(engine: Engine) -> None:
@@ -310,7 +310,7 @@ async def test_first_successful_request_of_a_leader_is_in_the_summary(engine: En
     for leader, succeeded in ((starts, 3), (starts, 3), (ready, 3), (ready, 4), (ready, 9)):
         engine.pages["/router"] = 200, page % succeeded
         engine.leaders = [leader]
-        engine.reader.passed(engine.leaders, [])
+        engine.reader.update_leaders(engine.leaders, [])
         found.append((await engine.read(after=2.0))["leaders"][0].get("start", {}))
     assert found == [{}, {}, {"listedFor": 2}, {"listedFor": 4, "succeededFor": 0}, {"listedFor": 6, "succeededFor": 2}]
     assert engine.times("/router") == 5
@@ -320,6 +320,6 @@ async def test_router_counts_are_not_assigned_to_a_leader_without_address(engine
     starts = engine.leaders[0]._replace(url="", state="waiting", listed=False)
     engine.pages["/router"] = 200, 'smg_worker_cb_outcomes_total{worker="",outcome="success"} 3\n'
     engine.leaders = [starts]
-    engine.reader.passed(engine.leaders, [])
+    engine.reader.update_leaders(engine.leaders, [])
     await engine.read()
-    assert engine.reader._memories["u"].answers.succeeded is None
+    assert engine.reader._memories["u"].answer_signs.succeeded is None

@@ -16,7 +16,7 @@ from ome_operator.storage.listing import (
     SourceUnreachable,
     make_listing,
 )
-from ome_operator.util.json_limits import memory_of
+from ome_operator.util.json_limits import estimate_memory
 
 
 def file(name: str, size: int) -> RemoteFile:
@@ -57,7 +57,7 @@ def description(count: int) -> bytes:
 
 def test_listing_with_the_maximum_number_of_files_is_parsed() -> None:
     text = description(MAX_FILES)
-    assert len(text) < LIMIT and memory_of(text) < MEMORY
+    assert len(text) < LIMIT and estimate_memory(text) < MEMORY
     assert len(Hub("org/model", "").read_description(text).files) == MAX_FILES
 
 

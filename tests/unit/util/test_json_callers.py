@@ -1,10 +1,12 @@
-"""Tests that every place that decodes JSON either uses `json_limits.parsed`, or is listed with the reason why its text
-cannot fill the memory.
+"""Tests that every place that decodes JSON either uses `json_limits.parse_untrusted`, or is listed with the reason why its
+text cannot fill the memory.
 """
 
 import ast
 from collections.abc import Iterator
 from pathlib import Path
+
+from ome_operator.util import json_limits, json_pages
 
 ROOT = Path(__file__).parents[3] / "ome_operator"
 
@@ -18,13 +20,13 @@ UNTRUSTED = {
     "core/observed/telemetry.py:parse_report": "the summary of a router's registry",
     "kube/podproxy.py:content": "an error that a pod sends through the API server",
     "modelinfo/extract.py:_read": "config files, indexes and headers of a model repository",
-    "registry/pages.py:parsed_load": "an engine's report of its load",
+    "registry/pages.py:parse_engine_load": "an engine's report of its load",
     "storage/hub.py:read_description": "a hub's description of a model",
     "storage/oci_artifact.py:registry_credentials": "an image pull Secret",
     "storage/oci_registry.py:_authorize": "the response of a token server",
     "storage/oci_registry.py:listing": "a manifest of a registry",
 }
-"""File and function -> what it decodes by `parsed`."""
+"""File and function -> what it decodes by `parse_untrusted`."""
 SERVER = (
     "text of the API server: objects of at most 1.5 MiB, and pages that are decoded object by object, have at most 25 "
     "objects, or are requested again with fewer if they have more than 32 MiB (util/bounded.py)"
@@ -71,15 +73,15 @@ TRUSTED = {
     "preflight/node.py:weights": OWN_POD,
     "recorder/recording.py:_json": f"{OWN_MACHINE}: `ome replay FILE`, which has a limit of its bytes",
     "recorder/writer.py:_entry": f"{OURS}: recordings that the operator sends to its child, which has a limit of memory",
-    "registry/clients.py:_json": f"{SERVER}; and the router in the same pod",
+    "registry/clients.py:_read_json": f"{SERVER}; and the router in the same pod",
     "sizing/shapes.py:_configs": f"{OURS}: a file of the package",
     "storage/grants.py:parse_grant": "a flag of the agent, which an administrator writes",
     "util/json_limits.py:": SERVER,
-    "util/json_limits.py:decoded": SERVER,
-    "util/json_limits.py:fast": SERVER,
-    "util/json_limits.py:parsed": "counts before it decodes",
-    "util/json_limits.py:shallow": SERVER,
-    "util/json_limits.py:decoders": SERVER,
+    "util/json_limits.py:decode_to_depth": SERVER,
+    "util/json_limits.py:decode_json": SERVER,
+    "util/json_limits.py:parse_untrusted": "counts before it decodes",
+    "util/json_limits.py:truncate_depth": SERVER,
+    "util/json_limits.py:build_decoders": SERVER,
     "util/json_pages.py:": SERVER,
     "util/json_pages.py:members": SERVER,
     "util/large_objects.py:reduce_large_objects": SERVER,
@@ -92,10 +94,19 @@ TRUSTED = {
 """File and function -> why it may use another decoder."""
 _DECODERS = {
     "json": {"loads", "load", "JSONDecoder"},
-    "ome_operator.util.json_limits": {"parsed", "decoded", "shallow", "fast"},
-    "ome_operator.util.json_pages": {"members"},
+    json_limits.__name__: {
+        each.__name__
+        for each in (
+            json_limits.parse_untrusted,
+            json_limits.decode_to_depth,
+            json_limits.truncate_depth,
+            json_limits.decode_json,
+        )
+    },
+    json_pages.__name__: {json_pages.members.__name__},
 }
 """Module -> its decoders of JSON."""
+_UNTRUSTED = json_limits.parse_untrusted.__name__
 _METHODS = {"raw_decode", "model_validate_json", "validate_json"}
 
 
@@ -136,9 +147,9 @@ def found() -> set[tuple[str, str]]:
 
 def test_every_decoder_of_untrusted_text_has_a_limit_of_memory() -> None:
     every = found()
-    assert {place for place, decoder in every if decoder == "parsed"} == UNTRUSTED.keys()
-    others = {place for place, decoder in every if decoder != "parsed"}
-    assert others == TRUSTED.keys(), "decode untrusted text by json_limits.parsed, or name the reason here"
+    assert {place for place, decoder in every if decoder == _UNTRUSTED} == UNTRUSTED.keys()
+    others = {place for place, decoder in every if decoder != _UNTRUSTED}
+    assert others == TRUSTED.keys(), f"decode untrusted text by json_limits.{_UNTRUSTED}, or name the reason here"
     assert all(TRUSTED.values()) and all(UNTRUSTED.values())
 
 
@@ -146,7 +157,8 @@ def test_every_form_of_a_decoder_call_is_found() -> None:
     for text in (
         "json.loads(x)", "map(json.load, x)", "from json import loads as read\nread(x)", "json.JSONDecoder()",
         "d.raw_decode(x)", "Model.model_validate_json(x)", "async def f(): await answer.json()",
-        "from ome_operator.util.json_limits import decoded\nx = decoded", "code = 'import json; json.loads(input())'",
+        "from ome_operator.util.json_limits import decode_to_depth\nx = decode_to_depth",
+        "code = 'import json; json.loads(input())'",
         "from ome_operator.util.json_pages import members\nlist(members(x))",
     ):  # fmt: skip
         assert list(decoders(ast.parse(text))), text

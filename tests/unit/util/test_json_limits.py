@@ -19,17 +19,17 @@ from hypothesis import strategies as st
 
 from ome_operator.util import json_limits
 from ome_operator.util.json_limits import (
-    LEVELS,
+    MAX_DEPTH,
     MIB,
     TooLarge,
-    decoded,
-    decoders,
-    deeper,
-    fast,
-    memory_of,
-    most_bytes,
-    parsed,
-    shallow,
+    build_decoders,
+    decode_json,
+    decode_to_depth,
+    estimate_memory,
+    exceeds_depth,
+    max_text_bytes,
+    parse_untrusted,
+    truncate_depth,
 )
 from tests.support.deep import MOST
 
@@ -44,7 +44,7 @@ VALUES = st.recursive(
 
 
 def pruned(value: Any, levels: int) -> Any:
-    """Return the value without what `shallow` has to leave out below this number of levels, computed recursively."""
+    """Return the value without what `truncate_depth` has to leave out below this number of levels, computed recursively."""
     if not isinstance(value, dict | list):
         return value
     if not levels:
@@ -60,15 +60,15 @@ def test_values_nested_too_deeply_are_emptied_and_others_unchanged(
 ) -> None:
     text = json.dumps(value, indent=indent, ensure_ascii=plain, separators=None if indent else (",", ":"))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(json_limits, "LEVELS", levels)
-        assert json.loads(shallow(text.encode())) == pruned(value, levels)
+        patched.setattr(json_limits, "MAX_DEPTH", levels)
+        assert json.loads(truncate_depth(text.encode())) == pruned(value, levels)
 
 
 @given(st.binary() | st.text(alphabet='[]{}",:\\a1').map(str.encode))
 def test_invalid_json_is_unchanged(text: bytes) -> None:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(json_limits, "LEVELS", 0)
-        after = shallow(text)
+        patched.setattr(json_limits, "MAX_DEPTH", 0)
+        after = truncate_depth(text)
     try:
         json.loads(text)
     except ValueError:
@@ -99,13 +99,13 @@ def outcome(decode: Callable[[bytes], Any], text: bytes) -> Any:
 @given(TREES, st.booleans(), st.sampled_from([None, 1]))
 def test_fast_decoder_equals_the_standard_decoder(value: Any, plain: bool, indent: int | None) -> None:
     text = json.dumps(value, ensure_ascii=plain, indent=indent).encode("utf-8", "surrogatepass")
-    assert outcome(fast, text) == outcome(json.loads, text)
+    assert outcome(decode_json, text) == outcome(json.loads, text)
 
 
 @settings(max_examples=500)
 @given(st.binary() | st.text(alphabet='[]{}",:\\au0189.eE+-ndtrulfs \x7f\u00e9').map(str.encode))
 def test_fast_decoder_refuses_the_same_text_as_the_standard_decoder(text: bytes) -> None:
-    assert outcome(fast, text) == outcome(json.loads, text)
+    assert outcome(decode_json, text) == outcome(json.loads, text)
 
 
 def fields(*names: str) -> dict[str, Any]:
@@ -119,7 +119,7 @@ OBJECTS = st.fixed_dictionaries(
 )
 
 
-OBJECT, EVENT = decoders()
+OBJECT, EVENT = build_decoders()
 
 
 def known(value: Any, names: tuple[str, ...] = ("kind", "metadata", "spec", "status", "message")) -> Any:
@@ -138,16 +138,17 @@ def known(value: Any, names: tuple[str, ...] = ("kind", "metadata", "spec", "sta
 def test_skipping_managed_fields_keeps_all_other_fields(value: Any, plain: bool) -> None:
     text = json.dumps(value, ensure_ascii=plain).encode("utf-8", "surrogatepass")
     wanted = outcome(lambda text: known(json.loads(text)), text)
-    assert outcome(lambda text: known(fast(text, OBJECT)), text) == wanted
-    assert outcome(lambda event: known(fast(event, EVENT)["object"]), b'{"object":' + text + b',"type":"ADDED"}') == wanted
+    assert outcome(lambda text: known(decode_json(text, OBJECT)), text) == wanted
+    event = b'{"object":' + text + b',"type":"ADDED"}'
+    assert outcome(lambda event: known(decode_json(event, EVENT)["object"]), event) == wanted
 
 
 @pytest.mark.parametrize("more", [{}, {"deletionTimestamp": "2026-01-01T00:00:00Z", "ownerReferences": [{"uid": "a"}]}])
 def test_managed_fields_are_skipped(more: dict[str, Any]) -> None:
     kept = {"kind": "Pod", "metadata": {"name": "a", **more}, "spec": {"nodeName": "n"}, "status": {"phase": "Running"}}
     whole = {**kept, "metadata": {"name": "a", **more, "managedFields": [{"manager": "kubelet"}], "selfLink": "/a"}}
-    assert fast(json.dumps(whole).encode(), OBJECT) == kept
-    assert fast(json.dumps({"type": "ADDED", "object": whole}).encode(), EVENT) == {"type": "ADDED", "object": kept}
+    assert decode_json(json.dumps(whole).encode(), OBJECT) == kept
+    assert decode_json(json.dumps({"type": "ADDED", "object": whole}).encode(), EVENT) == {"type": "ADDED", "object": kept}
 
 
 @pytest.mark.parametrize(
@@ -160,28 +161,28 @@ def test_managed_fields_are_skipped(more: dict[str, Any]) -> None:
     ],
 )  # fmt: skip
 def test_numbers_surrogates_and_repeated_keys_are_decoded_as_usual(text: bytes) -> None:
-    assert outcome(fast, text) == outcome(json.loads, text)
+    assert outcome(decode_json, text) == outcome(json.loads, text)
 
 
-@pytest.mark.parametrize("levels", [LEVELS - 1, LEVELS, LEVELS + 1, 990, 2_000, MOST, 10 * MOST])
+@pytest.mark.parametrize("levels", [MAX_DEPTH - 1, MAX_DEPTH, MAX_DEPTH + 1, 990, 2_000, MOST, 10 * MOST])
 @pytest.mark.parametrize(("opening", "closing"), [(b"[", b"]"), (b'{"a":', b"}"), (b'{"x\\"{":"[}","a":', b"}")])
 def test_json_of_any_depth_is_decoded(levels: int, opening: bytes, closing: bytes) -> None:
     text = opening * levels + b"1" + closing * levels
-    assert deeper(decoded(text), LEVELS) is (levels > LEVELS)
-    assert not deeper(json.loads(shallow(text)), LEVELS + 1)
-    assert (shallow(text) == text) is (levels <= LEVELS)
+    assert exceeds_depth(decode_to_depth(text), MAX_DEPTH) is (levels > MAX_DEPTH)
+    assert not exceeds_depth(json.loads(truncate_depth(text)), MAX_DEPTH + 1)
+    assert (truncate_depth(text) == text) is (levels <= MAX_DEPTH)
 
 
 CHILD = """
 import json, sys, threading
 from ome_operator.util import stack
-from ome_operator.util.json_limits import LEVELS, MIB, TooLarge, decoded, deeper, memory_of, most_bytes, parsed, shallow
+from ome_operator.util.json_limits import MAX_DEPTH, decode_to_depth, exceeds_depth, truncate_depth
 def read():
     for opening, closing in ((b"[", b"]"), (b'{"a":', b"}")):
         for levels in (*range(980, 1000, 3), *range(1490, 1502, 3), 2000, *range(9990, 10_003, 3), 100_000):
             text = opening * levels + b"1" + closing * levels
-            assert deeper(decoded(text), LEVELS), levels
-            assert len(repr(json.loads(shallow(text)))) < 4000, levels
+            assert exceeds_depth(decode_to_depth(text), MAX_DEPTH), levels
+            assert len(repr(json.loads(truncate_depth(text)))) < 4000, levels
 def below(frames):
     return read() if not frames else below(frames - 1)
 stack.widen()
@@ -308,24 +309,24 @@ def test_decoding_needs_no_more_memory_than_estimated(name: str) -> None:
     text = SHAPES[name]
     tracemalloc.start()
     try:
-        parsed(text, "it", memory=memory_of(text), take=lambda value: None)
+        parse_untrusted(text, "it", memory=estimate_memory(text), extract=lambda value: None)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert len(text) + peak <= memory_of(text) + MIB
+    assert len(text) + peak <= estimate_memory(text) + MIB
 
 
 def test_text_above_the_memory_limit_is_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(json_limits.json, "loads", lambda text: pytest.fail("it was decoded"))
     with pytest.raises(TooLarge, match=r"its index may need 32 MiB of memory, and at most 31 MiB are permitted"):
-        parsed(many("[]", 100_000), "its index", memory=31 * MIB, take=lambda value: value)
-    assert memory_of(b"a" * (most_bytes(MIB) + 1)) >= MIB, "a longer text is always refused"
+        parse_untrusted(many("[]", 100_000), "its index", memory=31 * MIB, extract=lambda value: value)
+    assert estimate_memory(b"a" * (max_text_bytes(MIB) + 1)) >= MIB, "a longer text is always refused"
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000 + "]" * 100_000, "{", "", "\ufeff{", "1" * 5_000, b"\xff", '["\ud800"]'])
 def test_undecodable_text_raises_value_error(text: str | bytes) -> None:
     try:
-        assert parsed(text, "it", memory=1024 * MIB, take=lambda value: value) == ["\ud800"]
+        assert parse_untrusted(text, "it", memory=1024 * MIB, extract=lambda value: value) == ["\ud800"]
     except ValueError:
         assert text != '["\ud800"]'
 
@@ -344,5 +345,5 @@ def test_weight_index_of_the_largest_published_models_is_decoded() -> None:
     index = {"metadata": {"total_size": 594e9}, "weight_map": dict.fromkeys(names, "model-00001-of-000062.safetensors")}
     text = json.dumps(index, indent=2).encode()
     assert len(index["weight_map"]) == 207_360
-    print(len(text) / MIB, memory_of(text) / MIB)
-    assert memory_of(text) < MEMORY[INDEX]
+    print(len(text) / MIB, estimate_memory(text) / MIB)
+    assert estimate_memory(text) < MEMORY[INDEX]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ome_operator import keys
-from ome_operator.util.json_limits import memory_of
+from ome_operator.util.json_limits import estimate_memory
 from ome_operator.util.large_objects import LARGEST, NEEDS, memory, reduce, reduce_large_objects, refusal
 from tests.support import yamls
 
@@ -59,7 +59,7 @@ def test_memory_estimate_of_a_text_covers_its_values(value: Any) -> None:
     """
     for ascii_only in (True, False):
         text = json.dumps({"object": value}, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
-        assert memory_of(text) + 200 >= memory(value)
+        assert estimate_memory(text) + 200 >= memory(value)
 
 
 def test_large_object_is_reduced_to_its_identity() -> None:

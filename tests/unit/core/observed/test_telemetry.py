@@ -38,7 +38,7 @@ LEADER = LeaderState("p", "uid", "http://10.0.0.1:1", "prefill", "draining", "",
 
 def sent(now: float = 70.0) -> dict[str, Any]:
     """Return the summary of a registry of this version, about a leader with every number."""
-    memory = registry.passed(registry.NEW, LEADER, 0.0)
+    memory = registry.with_leader_state(registry.NEW, LEADER, 0.0)
     for at in (55.0, 60.0):
         load = registry.EngineLoad(0.0, 0.0, 0.0, 0.25, 0.0, (1e9 + at,))
         memory = registry.with_load(memory, load, at, at + 1)
