@@ -6,6 +6,9 @@ from typing import Any
 
 import msgspec
 
+from ome_operator.util.json_text import encode_like_dumps
+
+_ENCODER = msgspec.json.Encoder()
 _NOT_IN_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 """Characters that JSON may contain unescaped, but YAML does not allow or reads as the end of a line."""
 
@@ -17,12 +20,9 @@ def encoded(body: Any) -> bytes:
     Output of engines and arguments of users may contain any character. A lone surrogate, which is not a character, becomes
     U+FFFD.
     """
-    try:
-        found = msgspec.json.encode(body)
-        if found.isascii() and b"\x7f" not in found and b"null" not in found:  # msgspec writes NaN and infinity as null
-            return found
-    except (TypeError, ValueError, OverflowError, RecursionError):
-        pass  # msgspec refuses a lone surrogate and a large integer
+    found = encode_like_dumps(body, _ENCODER)
+    if found is not None and b"null" not in found:  # a null may be NaN or infinity
+        return found
     text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
     return _NOT_IN_YAML.sub(_escaped, text).encode()
 

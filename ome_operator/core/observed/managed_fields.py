@@ -22,13 +22,14 @@ import msgspec
 from ome_operator import keys
 from ome_operator.core.observed.field_managers import applied_entry
 from ome_operator.core.observed.objects import Manifest
+from ome_operator.util.json_text import encode_like_dumps
 from ome_operator.util.memoize import memoize_by_identity
 
 Fields = Mapping[str, Any]
 """A FieldsV1 set. It maps `f:name`, `k:{…}`, `v:…` or `i:…` to the fields below; {} is a leaf, and the key "." is the
 item itself."""
 
-_encode = msgspec.json.Encoder(order="sorted").encode
+_SORTED = msgspec.json.Encoder(order="sorted")
 _encode_any = msgspec.json.Encoder().encode
 _LONGEST = 65_536
 """Maximum length in bytes of a pod spec, and of the fields that the operator owns in it, for which `_owned_pods` keeps the
@@ -86,16 +87,11 @@ class _Float(float):
 def text(value: Any) -> bytes:
     """Return `dumps(value, sort_keys=True, separators=(",", ":"))` as bytes, for a result of `_zeros`.
 
-    Digests are stored, so the text has to stay the same forever. msgspec writes the same text faster, except for characters
-    that `dumps` escapes, and for values that msgspec refuses (decisions 44).
+    Digests are stored, so the text has to stay the same forever. msgspec writes the same text faster, except for the values
+    that `encode_like_dumps` leaves out (decisions 44).
     """
-    try:
-        found = _encode(value)
-        if found.isascii() and b"\x7f" not in found:
-            return found
-    except (TypeError, ValueError, OverflowError, RecursionError):
-        pass  # msgspec refuses a lone surrogate, a large integer, and a key that is not a string
-    return dumps(value, sort_keys=True, separators=(",", ":")).encode()
+    found = encode_like_dumps(value, _SORTED)
+    return found if found is not None else dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
 
 def owned_digest(body: Mapping[str, Any]) -> str:
