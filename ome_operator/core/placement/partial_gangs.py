@@ -147,8 +147,8 @@ def expected(needs: Needs, pods: Iterable[Pod]) -> Needs:
 
 
 def lost_since(status: Mapping[str, Any], now: datetime) -> datetime | None:
-    """Return when the first group that has served and then lost a rank began to wait for a node for the rank; None if no
-    group waits for a node.
+    """Return the time since which a rank of a group has waited for a node after the group had served; the earliest time if
+    there are several groups. Return None if no such group waits for a node.
     """
     return min((lost.since for lost in _pending(status, now)), default=None)
 

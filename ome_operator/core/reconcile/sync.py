@@ -225,7 +225,7 @@ def with_hold(
 
 def _former(snapshot: Snapshot) -> str:
     """Return why the service must not be changed: an older version of the operator made its objects in a form that this
-    version does not support. "" if there is no such object.
+    version does not support. Return "" if there is no such object.
     """
     found = {
         one.name for one in snapshot.revisions if revisions.is_former_format(one) and snapshot.has_statefulset(one.name)
