@@ -106,8 +106,7 @@ def _of_repository(repository: str, revision: str) -> OwnModel:
         raise UserError(
             f"--from {repository}: the architecture is unknown, because no agent of the cluster has read the files of a "
             f"model with the URI {uri}: {suggestion(title, published_names())}name its config.json, or apply a model with "
-            "this "
-            "URI and wait for the agent"
+            "this URI and wait for the agent"
         )
     learned, path = found
     return OwnModel(title, f"{uri}{revision}", path or f"{_ROOT}/{repository}", learned)

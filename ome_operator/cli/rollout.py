@@ -119,8 +119,7 @@ def undo(
     if revision:
         print_result(
             f"{found.service_path} is now pinned to revision {revision}, which is rolled out: new edits are recorded but "
-            "not "
-            "rolled out."
+            "not rolled out."
         )
         print_result(f"`ome undo {found.words} --off` removes the pin.")
     else:

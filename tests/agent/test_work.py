@@ -269,7 +269,8 @@ def test_model_that_ended_the_agent_is_read_later(here: Here, monkeypatch: pytes
         work = here.work(here.model())
         report = work.report()
         times = "once" if ended == 1 else "2 times"
-        why = f"the agent ended {times} while it read the facts in the model's files, so they are read again in {seconds} s"
+        why = f"the agent ended {times} while it read the facts in the model's files, so "
+        why += f"the agent reads the facts again in {seconds} s"
         assert (report.state, report.message, report.facts, read) == ("Ready", why, {}, [])
         assert seconds - 60 < work.due - time.monotonic() <= seconds
         monkeypatch.setattr(work, "_may_read_at", time.monotonic())

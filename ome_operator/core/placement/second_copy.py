@@ -22,8 +22,8 @@ from ome_operator.names import digest
 
 SENTENCE = (
     "the rollout of revision {} interrupts the service. The nodes have free capacity for a second copy: set "
-    "spec.rollout.blueGreen, and the old pods serve until the new pods are ready, if ResourceQuotas allow both "
-    "copies"
+    "spec.rollout.blueGreen, and the old pods serve until the new pods are ready, if ResourceQuotas allow "
+    "both copies"
 )
 
 

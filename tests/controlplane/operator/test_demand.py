@@ -153,7 +153,7 @@ def test_manually_set_number_is_kept_until_resume_or_wake(follow: Callable[..., 
     assert here.size() == (1, 2)
     rig.wait("the demand decides", lambda: here.scaling().get("applied") == {"engine": 1, "decoder": 2}, 60)
     assert rig.condition(namespace, SERVICE, "FollowsDemand")["reason"] != "ScaledByHand"
-    assert "was set by hand" not in here.shown() and "the service follows the demand already" in here.shown("--resume")
+    assert "was set by hand" not in here.shown() and "so the service follows the demand already" in here.shown("--resume")
     numbers_have_one_writer(here)
 
 

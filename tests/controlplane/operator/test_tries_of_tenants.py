@@ -112,7 +112,7 @@ def up_from_a_directory(tenant: Tenant) -> None:
 
 
 def results_outside_of_their_folder(tenant: Tenant) -> None:
-    words = "spec.resultFolderName ../../etc is outside of the output location"
+    words = "spec.resultFolderName ../../etc names a folder outside of the output location"
     tenant.measures("folder", "PlaceNotServed", words, resultFolderName="../../etc")
 
 

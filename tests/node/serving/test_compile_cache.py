@@ -43,7 +43,7 @@ http.server.HTTPServer(("", 30000), Health).serve_forever()
 """
 NOTHING_YET = (
     "no compile cache: no agent of this node keeps compile caches of this engine yet (No such file or directory)\n",
-    "no compile cache: none is sealed on this node yet\n",
+    "no compile cache: the node has no sealed compile cache of this engine yet\n",
 )
 """What the init container prints in the first start: the agent may find the new directory before or after it."""
 RESTRICTED = {

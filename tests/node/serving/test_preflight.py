@@ -311,7 +311,7 @@ def test_preflight_command_reports_image_without_python(place: Place) -> None:
 
 def test_preflight_command_reports_that_no_node_is_free(place: Place) -> None:
     out = said(place, place.demand(nodeSelector={"nobody": "has-this"}), 2)
-    assert "engine, ranks 0–2 have no node: Unschedulable: 0/" in out and "The nodes are in use" in out
+    assert "engine, ranks 0–2 have no node: Unschedulable: 0/" in out and "Other pods use the nodes" in out
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

@@ -17,7 +17,7 @@ ELASTIC = "--elastic-ep-backend=mooncake"
         ("lmsysorg/sglang:v0.4.9.post2", ["--enable-deepep-moe"], "DeepEP waits for the lost rank"),
         ("lmsysorg/sglang:v0.5.23", [], "without --elastic-ep-backend"),
         ("lmsysorg/sglang:v0.6.0", ["--elastic-ep-backend=none"], "without --elastic-ep-backend"),
-        ("lmsysorg/sglang:v0.5.23", ["--moe-a2a-backend=mooncake", ELASTIC], "cannot join its group"),
+        ("lmsysorg/sglang:v0.5.23", ["--moe-a2a-backend=mooncake", ELASTIC], "cannot join its group again"),
         ("lmsysorg/sglang:v0.6.0", ["--moe-a2a-backend=mooncake", ELASTIC], ""),
         ("team/own", ["--moe-a2a-backend=mooncake", ELASTIC], ""),
     ],
