@@ -29,8 +29,8 @@ def layout(name: str) -> "Layout":
     """Return the paths of the cluster of this name, which may not exist yet. Raises UserError for an invalid name."""
     if not _NAME.fullmatch(name):
         raise UserError(
-            f"{name!r} is not a valid name of a cluster: write at most 40 of the characters a-z, 0-9 and -, without a - at the "
-            "start or end."
+            f"{name!r} is not a valid name of a cluster: write at most 40 of the characters a-z, 0-9 and -, without a - at "
+            "the start or end."
         )
     return Layout(clusters_home().absolute() / name)
 

@@ -39,7 +39,8 @@ def ome(*words: str, path: str | None = None) -> tuple[int, str, str]:
         (("kubectl", "--name", "x", "get", "pods", "--name", "y"), "There is no cluster 'x'"),
         (
             ("up", "--name", "../x"),
-            "'../x' is not a valid name of a cluster: write at most 40 of the characters a-z, 0-9 and -.",
+            "'../x' is not a valid name of a cluster: write at most 40 of the characters a-z, 0-9 and -, without a - at "
+            "the start or end.",
         ),
         (("up", "--accelerator", "h300"), "Unknown accelerator 'h300': use one of a100, b200, cpu, h100, h200."),
         (("up", "--accelerator", "cpu", "--gpus-per-node", "8"), "A machine of kind 'cpu' has no GPUs"),
