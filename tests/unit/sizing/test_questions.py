@@ -153,7 +153,7 @@ def test_model_is_planned_in_the_precision_of_its_files(tmp_path: Path) -> None:
     (tmp_path / "hf_quant_config.json").write_text(json.dumps({"quantization": {"quant_algo": "NVFP4", "group_size": 16}}))
     assert "(fp4) on" in run(*asked).stdout
     file.write_text(json.dumps(config | {"quantization_config": {"quant_method": "modelopt", "quant_algo": "MIXED"}}))
-    assert "is not known: pass --precision, one of bf16, fp8, fp4, mxfp4, int4. Its weight files" in refused(*asked)
+    assert "is not known: pass --precision, one of bf16, fp8, fp4, mxfp4, int4. Put the weight files" in refused(*asked)
     assert "(fp4) on" in run(*asked, "--precision", "fp4").stdout
 
 

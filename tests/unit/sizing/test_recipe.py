@@ -85,14 +85,17 @@ CUT = "Disaggregated recipes use expert parallelism over all GPUs of a worker, b
             ("--model", "DeepSeek-R1", "--hardware", "h200", *R1),
             f"Layout 1 cannot be written as manifests. {CUT} --layout 2 is the best",
         ),
-        (("--model", "DeepSeek-R1", "--hardware", "b200", *R1, "--precision", "fp4"), "are fp8, but the plan assumes fp4."),
+        (
+            ("--model", "DeepSeek-R1", "--hardware", "b200", *R1, "--precision", "fp4"),
+            "are fp8, but the plan assumes fp4: pass",
+        ),
         (("--model", "DeepSeek-R1", "--hardware", "gb200", *R1), "The hardware gb200 is unknown"),
         (("--model", "Qwen3-235B", "--hardware", "h200", *R1), "There is no recipe for the model Qwen3-235B"),
         (
             (*K2, *R1[2:], "--engine", "trtllm", "--prefill", "2xDEP16", "--decode", "1xDEP64"),
             "tensorrt-llm 1.2.1 has no recipe",
         ),
-        ((*K2, *R1, "--layout", "9999"), "layouts work."),
+        ((*K2, *R1, "--layout", "9999"), "layouts work: choose a lower number."),
     ],
 )
 def test_layout_without_manifests_gives_a_reason(words: tuple[str, ...], said: str) -> None:

@@ -76,7 +76,7 @@ def test_prefill_time_has_nonnegative_fixed_and_positive_token_parts() -> None:
 
 
 REFUSED = {
-    "an unknown model": ({"uri": "pvc://claim/model"}, "the config.json of the model is not known"),
+    "an unknown model": ({"uri": "pvc://claim/model"}, "does not know the config.json of the model"),
     "an unknown GPU": ({"hardware": "gaudi3"}, "No data for the GPU gaudi3"),
     "a GPU without rows": ({"hardware": "mi300x"}, "Too few published runs on MI300X"),
     "two GPUs": ({"hardware": "b200 h200"}, "may run on 2 models of GPUs"),
@@ -85,7 +85,7 @@ REFUSED = {
     "another program": ({"program": ("sleep",)}, "prefill starts another program"),
     "CPUs": ({"decode": [*DECODE, "--device=cpu"]}, "decode runs on CPUs"),
     "drafts": ({"decode": [*DECODE, "--speculative-algorithm=EAGLE"]}, "decode uses speculative decoding"),
-    "a size in a variable": ({"prefill": ["--tp-size=$(SIZE)"]}, "the parallel sizes of prefill are not known"),
+    "a size in a variable": ({"prefill": ["--tp-size=$(SIZE)"]}, "does not know the parallel sizes of prefill"),
     "pipeline stages": ({"prefill": ["--tp-size=8", "--pp-size=2"]}, "prefill has pipeline stages"),
     "copies": ({"decode": ["--tp-size=4", "--dp-size=2"]}, "decode has pipeline stages"),
     "too little memory": ({"decode": ["--tp-size=1"]}, "does not fit into the memory"),
