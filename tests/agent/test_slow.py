@@ -3,7 +3,7 @@
 import asyncio
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,6 +25,7 @@ class Blanks:
     """A hub that answers 200 at once, and then keeps sending blanks forever."""
 
     url: str = ""
+    begun: list[str] = field(default_factory=list)
     ended: list[str] = field(default_factory=list)
 
     def app(self) -> web.Application:
@@ -35,6 +36,7 @@ class Blanks:
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         answer = web.StreamResponse()
+        self.begun.append(request.path)
         await answer.prepare(request)
         try:
             while True:
@@ -42,6 +44,13 @@ class Blanks:
                 await asyncio.sleep(0.05)
         finally:
             self.ended.append(request.path)
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Wait until the condition is true."""
+    async with asyncio.timeout(60):
+        while not holds():  # noqa: ASYNC110 - another thread changes it
+            await asyncio.sleep(0.01)
 
 
 @pytest.fixture
@@ -71,8 +80,8 @@ def test_endless_listing_ends_at_its_time_limit_and_frees_its_thread(tmp_path: P
 
     async def all_of_them() -> list[str]:
         said = await asyncio.gather(*map(item, range(10)))
-        await asyncio.sleep(0.3)
-        assert len(blanks.ended) == 20, "each attempt has ended its request"
+        await until(lambda: len(blanks.ended) == len(blanks.begun))  # each attempt has ended its request
+        assert 10 <= len(blanks.begun) <= 20, "on a busy machine, the time of an attempt may end before its request begins"
         return said
 
     assert set(asyncio.run(all_of_them())) == {"the source did not return the list of its files within 0 s"}
@@ -91,7 +100,7 @@ def test_listing_of_a_deleted_model_ends(tmp_path: Path, blanks: Blanks) -> None
         limits = Limits(listing=60.0)
         made = [Download(URI, *both, limits, Progress()).run() for both in zip(found, stores, strict=True)]
         tasks = [asyncio.create_task(item) for item in made]
-        await asyncio.sleep(0.2)
+        await until(lambda: len(blanks.begun) == 2 * number + 2)
         for task in tasks:
             task.cancel()
         done = await asyncio.gather(*tasks, return_exceptions=True)
@@ -102,9 +111,9 @@ def test_listing_of_a_deleted_model_ends(tmp_path: Path, blanks: Blanks) -> None
     async def all_of_them() -> None:
         for number in range(4):
             await pair(number)
-        await asyncio.sleep(0.3)
-        assert len(blanks.ended) == 8, "the source gets no further requests"
-        await asyncio.wait_for(asyncio.to_thread(str), 1)  # Disks have separate threads.
+        await until(lambda: len(blanks.ended) == 8)
+        assert len(blanks.begun) == 8, "the source gets no further requests"
+        await asyncio.wait_for(asyncio.to_thread(str), 60)  # Disks have separate threads.
 
     asyncio.run(all_of_them())
     assert threading.active_count() <= before + 1
