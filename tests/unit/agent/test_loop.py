@@ -87,7 +87,7 @@ async def test_exception_for_one_model_makes_only_this_model_failed(case: str, t
     complete.set()
     running = asyncio.create_task(agent.run(complete))
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not (told := api.bodies("apply")) or "1 Ready" not in told[-1]["status"]["summary"]:
                 assert not running.done()
                 await asyncio.sleep(0.05)

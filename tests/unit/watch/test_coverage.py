@@ -80,7 +80,7 @@ async def covered(cluster: Cluster, *names: str) -> AsyncIterator[tuple[Coverage
 
 
 async def until(what: Any) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not what():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
@@ -110,7 +110,7 @@ async def test_namespaced_operator_is_complete_when_its_namespaces_are_listed() 
         how = WatchSettings(session, connection.server, 60, 60.0)
         made = Coverage(("a",), lambda name: kinds(name) if name else [], (), manager, cluster.look, how)
         watching = asyncio.create_task(made.run())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await made.complete.wait()
         assert not watching.done()
         watching.cancel()

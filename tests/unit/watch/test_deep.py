@@ -120,7 +120,7 @@ async def test_agent_continues_after_a_deeply_nested_model(levels: int) -> None:
         informer = Informer([kind], agent, session=session, server=connection.server, server_timeout=60)
         watching = asyncio.create_task(informer.run())
         try:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 while "uid-good" not in agent._models:
                     assert not watching.done()
                     await asyncio.sleep(0.01)

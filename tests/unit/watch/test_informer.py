@@ -92,7 +92,7 @@ class ServedInformer:
             )
             watching = asyncio.create_task(self.informer.run())
             try:
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(60):
                     while not (watching.done() or holds(self)):  # noqa: ASYNC110
                         await asyncio.sleep(0.01)
                 if watching.done():
