@@ -117,7 +117,7 @@ async def test_workers_do_not_get_the_key_of_the_control_plane(server: Server, s
 async def test_rejected_api_key_is_reported_as_such(server: Server, session: aiohttp.ClientSession) -> None:
     server.answers["/workers"] = 401, {}
     with pytest.raises(
-        UnexpectedAnswer, match=r"rejects the registry's API key .if somebody has replaced the Secret, delete this pod"
+        UnexpectedAnswer, match=r"rejects the registry's API key .if the Secret was replaced, delete this pod"
     ):
         await RouterClient(session, server.url, "old").workers()
 
