@@ -50,9 +50,12 @@ def test_order_of_the_two_commits_alternates(monkeypatch: pytest.MonkeyPatch, tm
             results = Results(failures=["too slow"])
         Path(words[-1]).write_text(json.dumps(asdict(results)))
 
+    compiled = []
+    monkeypatch.setattr(against, "_compile", lambda python, where: compiled.append(where))
     monkeypatch.setattr(against, "_checkout", checkout)
     monkeypatch.setattr(against, "_wait", wait)
     table, failures = against.compare("abc", ["--only", "labels"], 2)
+    assert compiled == [tmp_path, against.ROOT], "no measured start compiles modules"
     assert order == ["that", "this", "this", "that"]
     assert [row.ratio for row in table.rows] == ["0.50 x", "1.00 x"]
     assert failures == ["that, 2: too slow"]
