@@ -195,13 +195,21 @@ def _inside(
             for number, item in enumerate(value):
                 yield from _inside(get_args(one)[0], key, item, (*where[:-1], f"{where[-1]}[{number}]"), above, kind)
         elif get_origin(one) is dict and isinstance(value, Mapping):
-            inner = get_args(one)[1]
-            if inner is Any:
-                type_ = pod_fields.type_of(key)
-                yield from _of_pod(value, type_, where) if type_ else ()
-            else:
-                for name, item in value.items():
-                    yield from _inside(inner, str(name), item, (*where, str(name)), above, kind)
+            yield from _inside_map(get_args(one)[1], key, value, where, above, kind)
+
+
+def _inside_map(
+    annotation: Any, key: str, value: Mapping[Any, Any], where: tuple[str, ...], above: tuple[type[Spec], ...], kind: str
+) -> Iterator[Mistake]:
+    """Yield the unknown fields in the values of a map, whose Python type is `annotation`. If it is Any, the map is a part of
+    a pod spec, or is not checked.
+    """
+    if annotation is Any:
+        type_ = pod_fields.type_of(key)
+        yield from _of_pod(value, type_, where) if type_ else ()
+        return
+    for name, item in value.items():
+        yield from _inside(annotation, str(name), item, (*where, str(name)), above, kind)
 
 
 def _alternatives(annotation: Any) -> Iterator[Any]:

@@ -47,26 +47,31 @@ async def remove(
         await asyncio.sleep(after)
     for kind in EXPOSED:
         while kind != made:
-            if held():
-                await asyncio.sleep(again)
-                continue
-            try:
-                for place in places:
-                    await _remove(client, kind, place, owns)
-            except Transient as error:
-                logger.info("cannot read or delete objects of the previous kind %s, and tries again: %s", kind, error)
-                await asyncio.sleep(again)
-                continue
-            except Forbidden as error:
-                logger.info(
-                    "objects of the previous kind %s are kept, because the operator may not delete them (the chart value "
-                    "exposure.removeFormer grants the right): %s",
-                    kind,
-                    error,
-                )
-            except KubeError as error:
-                logger.warning("objects of the previous kind %s are kept: %s", kind, error)
-            break
+            if not held() and await _remove_kind(client, kind, places, owns):
+                break
+            await asyncio.sleep(again)
+
+
+async def _remove_kind(client: Client, kind: str, places: Sequence[str], owns: Callable[[str], bool]) -> bool:
+    """Delete the operator's objects of a kind in all `places`, and return whether this is finished. If it is not finished,
+    the API server did not answer. Objects that cannot be deleted for another reason are kept.
+    """
+    try:
+        for place in places:
+            await _remove(client, kind, place, owns)
+    except Transient as error:
+        logger.info("cannot read or delete objects of the previous kind %s, and tries again: %s", kind, error)
+        return False
+    except Forbidden as error:
+        logger.info(
+            "objects of the previous kind %s are kept, because the operator may not delete them (the chart value "
+            "exposure.removeFormer grants the right): %s",
+            kind,
+            error,
+        )
+    except KubeError as error:
+        logger.warning("objects of the previous kind %s are kept: %s", kind, error)
+    return True
 
 
 async def _remove(client: Client, kind: str, place: str, owns: Callable[[str], bool]) -> None:

@@ -201,6 +201,29 @@ def _disaggregated(request: RecipeRequest, served: ServedModel, hardware: Hardwa
 def _hints(
     request: RecipeRequest, served: ServedModel, hardware: Hardware, chosen: Engine, found: tuple[RoleFit, ...]
 ) -> Iterator[str]:
+    yield from _memory_hints(request, served, hardware, chosen, found)
+    if request.prefix_cache:
+        yield (
+            "The router sends prompts with the same prefix to the same prefill group. Within the group, a rank is chosen "
+            "at random, and each rank has its own cache. A prefix that all requests share is therefore usually cached, "
+            "but the history of a single conversation often is not."
+        )
+    if served.own:
+        yield from _about_code(served)
+    if request.model_type:
+        yield (
+            f"The engine loads {served.name} as {request.model_type}: use --model-type only if the engine does not "
+            "support the model's own type."
+        )
+    if request.host_network:
+        yield "Pods use the host network: the engine's ports must be free on the node, and no NetworkPolicy applies to them."
+    yield from _parser_hints(request, served)
+
+
+def _memory_hints(
+    request: RecipeRequest, served: ServedModel, hardware: Hardware, chosen: Engine, found: tuple[RoleFit, ...]
+) -> Iterator[str]:
+    """Yield notes about the GPU memory of each role: what the weights take, and how many tokens fit into the rest."""
     wanted = request.context_length or served.facts.context_length or 0
     for role in found:
         left = fit.gpu_memory(served, hardware, role, request.kv_cache_dtype)
@@ -223,26 +246,10 @@ def _hints(
         if left.tokens < wanted:
             fp8 = "" if request.kv_cache_dtype else " --kv-cache-dtype fp8_e4m3 doubles the size of the cache."
             yield f"A request of {wanted:,} tokens does not fit: the engine rejects requests longer than the cache.{fp8}"
-    yield from _about_options(request, served)
 
 
-def _about_options(request: RecipeRequest, served: ServedModel) -> Iterator[str]:
-    """Yield notes about the consequences of options that the request sets or leaves out."""
-    if request.prefix_cache:
-        yield (
-            "The router sends prompts with the same prefix to the same prefill group. Within the group, a rank is chosen "
-            "at random, and each rank has its own cache. A prefix that all requests share is therefore usually cached, "
-            "but the history of a single conversation often is not."
-        )
-    if served.own:
-        yield from _about_code(served)
-    if request.model_type:
-        yield (
-            f"The engine loads {served.name} as {request.model_type}: use --model-type only if the engine does not "
-            "support the model's own type."
-        )
-    if request.host_network:
-        yield "Pods use the host network: the engine's ports must be free on the node, and no NetworkPolicy applies to them."
+def _parser_hints(request: RecipeRequest, served: ServedModel) -> Iterator[str]:
+    """Yield notes about parsers that differ from the parsers of the model, or that are missing."""
     for asked, own in (
         (request.reasoning_parser, served.reasoning_parser),
         (request.tool_call_parser, served.tool_call_parser),

@@ -5,7 +5,7 @@ unknown. A command inside of a branch or of a function is marked, because it may
 """
 
 import re
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from typing import NamedTuple
 
 _OPERATOR = re.compile(r"\d*(?:<<<|<<-?|>>|>\||[<>]&|[<>])|&>>?|\|\||&&|;;&?|[;|&()\n]")
@@ -125,6 +125,36 @@ def _flush(
     `words`, and `function` states whether they begin the body of a function. Update `opened`, the compound commands that are
     open, and `variables`, the known variables.
     """
+    words = _after_keywords(words, opened, function)
+    certain = around[0] != "||" and not any(
+        each.function or each.begin in _UNSURE or (each.begin in _LOOPS and around[1] == "&") for each in opened
+    )
+    declares = bool(words) and words[0].text in _DECLARES
+    if declares or all(_ASSIGNMENT.fullmatch(word.text) for word in words):
+        _assign(words[1:] if declares else words, variables, certain)
+        return
+    while words and _ASSIGNMENT.fullmatch(words[0].text):
+        words = words[1:]
+    if words and words[0].text in _SETS:
+        for word in words[1:]:
+            variables.pop(word.text, None)
+        return
+    expanded, loose = list[str](), set[int]()
+    for word in words:
+        text = _expanded(word, variables)
+        if word.splits and not has_unknown_value(text):
+            expanded += map(_plain, text.split())
+        else:
+            loose |= {len(expanded)} if word.splits and text.startswith(("$", "`")) else set()
+            expanded.append(_plain(text))
+    if expanded:
+        yield Command(tuple(expanded), frozenset(loose), certain)
+
+
+def _after_keywords(words: list[_Word], opened: list[_Compound], function: bool) -> list[_Word]:
+    """Return the words after those that begin or end compound commands, and update `opened`. The words of `case`, `for` and
+    `select` are returned with these keywords, because they are no command.
+    """
     while words:
         head = words[0].text
         if opened and head == _ENDS[opened[-1].begin]:
@@ -136,34 +166,19 @@ def _flush(
         elif head not in _BEFORE:
             break
         words = words[1:]
-    certain = around[0] != "||" and not any(
-        each.function or each.begin in _UNSURE or (each.begin in _LOOPS and around[1] == "&") for each in opened
-    )
-    declares = bool(words) and words[0].text in _DECLARES
-    assigned = [_ASSIGNMENT.fullmatch(word.text) for word in (words[1:] if declares else words)]
-    if words and (declares or all(assigned)):
-        for word, match in zip(words[1:] if declares else words, assigned, strict=True):
-            value = _expanded(word._replace(text=match[3]), variables) if match and certain and not match[2] else ""
-            variables.pop(match[1] if match else word.text, None)
-            if match and value and not has_unknown_value(value):
-                variables[match[1]] = _plain(value)
-        return
-    while words and _ASSIGNMENT.fullmatch(words[0].text):
-        words = words[1:]
-    if words and words[0].text in _SETS:
-        for word in words[1:]:
-            variables.pop(word.text, None)
-        return
-    made, loose = list[str](), set[int]()
+    return words
+
+
+def _assign(words: Iterable[_Word], variables: MutableMapping[str, str], certain: bool) -> None:
+    """Update the known variables after assignments and declarations. A variable is known only if the assignment is certain
+    to run, and its value is known.
+    """
     for word in words:
-        text = _expanded(word, variables)
-        if word.splits and not has_unknown_value(text):
-            made += map(_plain, text.split())
-        else:
-            loose |= {len(made)} if word.splits and text.startswith(("$", "`")) else set()
-            made.append(_plain(text))
-    if made:
-        yield Command(tuple(made), frozenset(loose), certain)
+        match = _ASSIGNMENT.fullmatch(word.text)
+        value = _expanded(word._replace(text=match[3]), variables) if match and certain and not match[2] else ""
+        variables.pop(match[1] if match else word.text, None)
+        if match and value and not has_unknown_value(value):
+            variables[match[1]] = _plain(value)
 
 
 def has_unknown_value(word: str) -> bool:

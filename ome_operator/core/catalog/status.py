@@ -115,17 +115,21 @@ def _model_ready(
     if state == "Failed":
         node, first = min((node, holding) for node, holding in holdings.items() if holding.state == keys.MODEL_FAILED)
         return cond.Condition(READY, False, Reason.DOWNLOAD_FAILED, f"node {node}: {first.message}"), state
+    return cond.Condition(READY, False, Reason.ON_NO_NODE, _on_no_node(model, uri, noun, agent)), state
+
+
+def _on_no_node(model: AnyModel, uri: str, noun: str, agent: bool) -> str:
+    """Return the message about a model that no node holds, with the next step. `noun` names the model in the message."""
     label = node_label(model.kind, model.namespace, model.name)
     message = f"no node holds the {noun} (label {label}={keys.MODEL_READY}), so pods that need this model stay Pending"
     if agent and needs_agent(model):
-        message += f". No model agent reports it. {SILENT_AGENTS}"
-    elif not agent and not uri.startswith("local://"):
-        path = model.spec.storage.path
-        message += (
-            f". This operator uses no model agents, so nothing downloads {uri}: {ENABLE_AGENTS}, or copy the files to "
-            f"{path or 'spec.storage.path'} of a node and label the node"
-        )
-    return cond.Condition(READY, False, Reason.ON_NO_NODE, message), state
+        return f"{message}. No model agent reports it. {SILENT_AGENTS}"
+    if agent or uri.startswith("local://"):
+        return message
+    return (
+        f"{message}. This operator uses no model agents, so nothing downloads {uri}: {ENABLE_AGENTS}, or copy the files to "
+        f"{model.spec.storage.path or 'spec.storage.path'} of a node and label the node"
+    )
 
 
 def _by_hand(model: AnyModel, digest: str) -> str:

@@ -114,20 +114,17 @@ def edit_states(
     is the time of `EditStand.lacks`. `left_out` is true if the service cannot begin because of an edit of the service
     itself. Such a service is not part of the waves.
     """
-    proven, conditions = (
-        dict(_proven(status.get("reached") or (), now_at)),
-        {each["type"]: each for each in status["conditions"]},
-    )
+    proven = dict(_proven(status.get("reached") or (), now_at))
+    conditions = {each["type"]: each for each in status["conditions"]}
     recovered: Mapping[str, Any] = conditions.get(RECOVERED, {})
     since = _complete_since(conditions, recovered, now) if current and _serves_alone(conditions) else None
     out = {}
     for ref, epoch in now_at.items():
         if ref in waits and left_out:
             out[ref] = EditStand(epoch)
-        elif ref in waits and lacks is not None:
-            out[ref] = EditStand(epoch, EditState.PENDING, narrow=waits[ref], lacks=lacks)
         elif ref in waits:
-            out[ref] = EditStand(epoch, EditState.FAILED if failed else EditState.PENDING, narrow=waits[ref])
+            state = EditState.FAILED if failed and lacks is None else EditState.PENDING
+            out[ref] = EditStand(epoch, state, narrow=waits[ref], lacks=lacks)
         elif ref in proven:
             out[ref] = EditStand(epoch, EditState.DONE, _whole_since(proven[ref], recovered, now))
         else:
