@@ -246,7 +246,7 @@ def _hit(text: str) -> float:
     try:
         return parse_hit_rate(float(text or 0))
     except ValueError:
-        raise PlanRefused(f"hit is {text!r}, which is not a number: write a number from 0 to 1.") from None
+        raise PlanRefused(f"hit is {text!r}, which is not a number: write a number from 0 to below 1.") from None
 
 
 def _needed(fields: Fields, column: str) -> float:
@@ -268,9 +268,7 @@ def _number(fields: Fields, column: str) -> float | None:
     try:
         found = float(text)
     except ValueError:
-        raise PlanRefused(
-            f"{column} is {text[:80]!r}, which is not a number: write a number, or leave the cell empty."
-        ) from None
+        raise PlanRefused(f"{column} is {text[:80]!r}, which is not a number: write a number.") from None
     if not (math.isfinite(found) and 0 < found < _MOST):
         raise PlanRefused(f"{column} is {text[:80]}, and must be above 0 and below a billion.")
     if found < _LEAST:

@@ -266,7 +266,7 @@ def why_none(request: PlanRequest, tried: TriedLayouts, c: Constants) -> str:
     if tried.missed:
         return _nearest(request, tried.missed)
     if request.rate is None:
-        return f"The KV cache of {name} on {machines} cannot hold a request of this length: raise --nodes."
+        return f"The KV cache of {name} on {machines} cannot hold a request of this length: use more nodes."
     unbounded = replace(request, rate=None)
     most = try_all(unbounded, c)
     if not most.good_layouts:
@@ -284,8 +284,8 @@ def _nearest(request: PlanRequest, missed: Sequence[Layout]) -> str:
     state = fastest.state
     return (
         f"No layout of {request.place.shape.name} on {_machines(request)} meets these bounds: the closest layout has a "
-        f"mean TTFT of {state.ttft:.2f} s and a mean TPOT of {state.tpot * 1000:.1f} ms. Relax the bounds, or raise "
-        "--nodes."
+        f"mean TTFT of {state.ttft:.2f} s and a mean TPOT of {state.tpot * 1000:.1f} ms. Relax the bounds, or use more "
+        "nodes."
     )
 
 

@@ -64,7 +64,7 @@ def test_calibration_row_is_parsed() -> None:
         ({"model": "DeepSeek-V9"}, "No data for the model DeepSeek-V9: the closest known name is DeepSeek-V3."),
         ({"gpu": "h101_sxm"}, "No data for the GPU h101_sxm: the closest known name is h100."),
         ({"precision": "fp7"}, "The precision fp7 is not supported: the closest known name is fp8."),
-        ({"isl": "many"}, "isl is 'many', which is not a number: write a number, or leave the cell empty."),
+        ({"isl": "many"}, "isl is 'many', which is not a number: write a number."),
         ({"isl": "0"}, "isl is 0, and must be above 0 and below a billion."),
         ({"osl": "1e30"}, "osl is 1e30, and must be above 0 and below a billion."),
         ({"concurrency": "nan"}, "concurrency is nan, and must be above 0 and below a billion."),
