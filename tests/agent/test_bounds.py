@@ -109,7 +109,7 @@ async def test_concurrent_downloads_reserve_disk_space(tmp_path: Path, free: Cal
     running = asyncio.create_task(fetching(tmp_path, first, limits).run())
     await asyncio.wait_for(first.asked.wait(), 10)
     other = fetching(tmp_path, Given(b"n" * 2 * MB), limits, name="n")
-    with pytest.raises(DownloadFailed, match=r"needs 2\.0 MiB more, but only 1\.0 MiB are available below"):
+    with pytest.raises(DownloadFailed, match=r"need 2\.0 MiB, but only 1\.0 MiB are available below"):
         await other.run()
     first.go.set()
     await running
@@ -122,7 +122,7 @@ async def test_archive_needs_space_for_itself_and_its_files(tmp_path: Path, free
     """
     given = Given(tar(member(size=4 * MB)), unpack=True)
     free(6 * MB)
-    with pytest.raises(DownloadFailed, match=r"needs 8\.0 MiB more, but only 6\.0 MiB are available below"):
+    with pytest.raises(DownloadFailed, match=r"need 8\.0 MiB, but only 6\.0 MiB are available below"):
         await fetching(tmp_path, given).run()
     assert not given.asked.is_set()
     free(9 * MB)

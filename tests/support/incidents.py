@@ -315,14 +315,22 @@ ROWS: dict[str, tuple[str, ...]] = {
     "two operators lead at once": ("two-operators",),
     "other clients edit and delete": ("stranger-edits-router", "stranger-deletes-workers", "stranger-has-the-name"),
     "a node is tainted or deleted": ("node-tainted", "node-deleted", "node-lost"),
-    "template changed, rank lost": ("template-edited",),
-    "one failure, one recycle": ("rank-exits", "rank-hangs", "rank-evicted", "rank-deleted", "group-drained"),
+    "a template is changed and a rank is lost": ("template-edited",),
+    "a group fails, and must be recycled exactly once": (
+        "rank-exits",
+        "rank-hangs",
+        "rank-evicted",
+        "rank-deleted",
+        "group-drained",
+    ),
 }
 """Row of docs/faults.md → names of its files."""
 UNSEEN: dict[str, str] = {
     "API server killed": "a write without an answer is no part of what a pass sees; that what it sees is old: watches-lag",
     "etcd hangs": "the same",
-    "suspended past its Lease": "no pass is made meanwhile, and whether writes may be sent is asked below the passes",
+    "operator suspended until its Lease has expired": (
+        "a suspended operator makes no pass, and whether it may send a write is decided below the passes"
+    ),
 }
 """Row of docs/faults.md without a recording → why the fault does not change the facts of a reconciliation."""
 

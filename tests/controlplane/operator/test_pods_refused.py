@@ -203,7 +203,8 @@ def test_quota_too_small_for_the_new_pods_keeps_the_old_ones(served: Rig, namesp
     worker = {"worker": {"size": 4, "runner": {"name": "ome-container", "image": "engine:2"}}}
     rig.patch("InferenceService", namespace, "s", {"spec": {"decoder": worker}})
     needs = (
-        "ResourceQuota q: the new revision needs 56 requests.nvidia.com/gpu, and 40 would be available (hard 40, used 32, "
+        "ResourceQuota q has too little left: the new revision needs 56 requests.nvidia.com/gpu, but only 40 would be "
+        "available (hard 40, used 32, "
         "of which the old revision releases 32)"
     )
     rig.wait_for_condition(namespace, "s", "RolledOut", "DryRunRefused", needs)

@@ -130,7 +130,9 @@ def test_metric_shows_whether_policies_bind_the_operator(rig: Rig) -> None:
             rig.wait("policies are tried", lambda binds=binds: counted(rig, "binds") == binds)
             assert (counted(rig, "absent"), counted(rig, "unknown")) == (absent, 0.0)
             assert words in log.read_bytes()[begun:].decode()
-            assert ("As admin it may write" in log.read_bytes()[begun:].decode()) == bool(absent)
+            assert ("The operator runs as admin, and may write more than" in log.read_bytes()[begun:].decode()) == bool(
+                absent
+            )
         for kind, namespace in (
             ("ServiceAccount", "default"),
             ("Service", "default"),

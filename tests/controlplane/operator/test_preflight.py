@@ -62,7 +62,7 @@ def test_objects_that_the_api_server_refuses_are_told_with_the_service(rig: Rig,
     fine = drains.movable(namespace, POOL, 1, {}, engine=1)
     nowhere = {**fine, "metadata": {**fine["metadata"], "namespace": "no-such-namespace"}}
     assert checked(rig, tmp_path, nowhere) == (
-        f"no-such-namespace/{drains.NAME}: namespace no-such-namespace does not exist: create it, or name another."
+        f"no-such-namespace/{drains.NAME}: namespace no-such-namespace does not exist: create it, or name another namespace."
     )
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none", "namespace": namespace}}
     rig.create({**quota, "spec": {"hard": {"pods": "0"}}})

@@ -129,7 +129,7 @@ async def test_pod_killed_while_sealing_leaves_no_cache(tmp_path: Path) -> None:
         async with asyncio.timeout(60):
             await reader.read()  # until the agent has closed the connection, too
         writer.close()
-        assert await node.pod("later").load() == "no compile cache: none is sealed on this node yet"
+        assert await node.pod("later").load() == "no compile cache: the node has no sealed compile cache of this engine yet"
         assert {path.name for path in pod.place.path.iterdir()} == {SOCKET}
 
 

@@ -297,9 +297,7 @@ def test_own_calibration_rows_change_the_plan(tmp_path: Path) -> None:
         assert abs(after / each.tpot - 1) < 0.5 * abs(before / each.tpot - 1)
     rows[0]["isl"] = "many"
     own.write_text(file(*rows))
-    assert "own_8: isl is 'many', which is not a number: write a number." in refused(
-        *place, "--calibration", own
-    )
+    assert "own_8: isl is 'many', which is not a number: write a number." in refused(*place, "--calibration", own)
 
 
 def test_validate_command_reports_calibration(tmp_path: Path) -> None:

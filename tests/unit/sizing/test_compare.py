@@ -120,7 +120,7 @@ def test_file_that_is_no_calibration_is_not_changed(tmp_path: Path) -> None:
     assert "is not a calibration file" in refused("compare", job, *LAYOUT, "--calibration", own)
     assert own.read_text() == "a,b\n1,2\n"
     broken = own.write_text(rows_file({**GOOD, "isl": "many"})) and own.read_text()
-    assert "isl is 'many', which is not a number." in refused("compare", job, *LAYOUT, "--calibration", own)
+    assert "isl is 'many', which is not a number: write a number." in refused("compare", job, *LAYOUT, "--calibration", own)
     assert own.read_text() == broken
 
 
