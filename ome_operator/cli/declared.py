@@ -82,7 +82,7 @@ def _read(declared: Declared, value: Any, readers: Readers, where: str) -> Any:
         value, written = declared.chosen(value), value
         if value is None:
             raise InvalidOption(f"{where}={written}: {declared.fix}")
-    if declared.form in (Form.WHOLE, Form.NUMBER) and not declared.permits(value):
+    if (option.ge is not None or option.le is not None) and not declared.permits(value):
         raise InvalidOption(f"{where}={value}: {declared.fix}")
     for text in (value if declared.form is Form.LIST else [value]) if option.pattern else ():
         if not re.fullmatch(option.pattern, text):

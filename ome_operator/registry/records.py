@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, NamedTuple
 
-from ome_operator.settings.option import HIGHEST_PORT, Option
+from ome_operator.settings.option import Option
 
 
 class RoleSpec(NamedTuple):
@@ -35,7 +35,7 @@ class RegistrySettings(NamedTuple):
     ]
     bootstrap_port: Annotated[
         int,
-        Option(flag="--bootstrap-port", help="Bootstrap port of prefill pods without an annotation.", ge=1, le=HIGHEST_PORT),
+        Option(flag="--bootstrap-port", help="Bootstrap port of prefill pods without an annotation."),
     ] = 8998
     unready: float = 20.0
     """Maximum time for which a leader stays listed although it is not ready. During this time the router's own health checks

@@ -9,14 +9,16 @@ from typing import Annotated
 from ome_operator import keys
 from ome_operator.registry.clients import SERVICE_ACCOUNT
 from ome_operator.registry.records import RegistrySettings
-from ome_operator.settings.option import HIGHEST_PORT, HTTP_URL, HTTP_URL_FIX, LOG_FORMATS, LOG_LEVELS, Option
+from ome_operator.settings.option import HIGHEST_PORT, HTTP_URL, LOG_FORMATS, LOG_LEVELS, Option
 
 
 @dataclass(frozen=True, kw_only=True)
 class SidecarSettings:
     """All options of `ome registry`, in the order of its flags. A field without a default is a flag that must be set."""
 
-    router: Annotated[str, Option(flag="--router", help="Address of the router.", pattern=HTTP_URL, fix=HTTP_URL_FIX)]
+    router: Annotated[str, Option(flag="--router", help="Address of the router.")]
+    """It is not validated, because the operator derives it from the arguments of the router, which may name variables of a
+    shell. A registry that cannot reach its router must not keep the pod from becoming ready."""
     namespace: Annotated[str, Option(flag="--namespace", help="Namespace of the pods.")]
     selector: Annotated[
         str,
@@ -42,13 +44,7 @@ class SidecarSettings:
     worker_key: Annotated[str, Option(flag="--worker-key", help="API key that the router sends to its workers.")] = ""
     """It is "" if the router sends none."""
     router_metrics: Annotated[
-        str,
-        Option(
-            flag="--router-metrics",
-            help="Address of the router's metrics; empty: they are not read.",
-            pattern=f"({HTTP_URL})?",
-            fix=HTTP_URL_FIX,
-        ),
+        str, Option(flag="--router-metrics", help="Address of the router's metrics; empty: they are not read.")
     ] = f"http://127.0.0.1:{keys.ROUTER_METRICS_PORT}/metrics"
     server: Annotated[
         str,

@@ -27,7 +27,6 @@ LOG_FORMATS = ("console", "json")
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 HTTP_URL = r"https?://([^\s/@]+@)?(\[[0-9a-fA-F:.]+\]|[^\s/?#@:\[\]]+)(:[0-9]{1,5})?([/?]\S*)?"
 """Pattern of the URL of an HTTP server, and of a page of such a server."""
-HTTP_URL_FIX = "write a URL such as http://127.0.0.1:8080."
 HIGHEST_PORT = 65535
 _LARGEST = 2**53
 """Largest number of an option without a maximum. Below it, each whole number is exact as a JSON number."""

@@ -141,7 +141,7 @@ def refused(*words: object) -> str:
         ((*K2, "--workload", "1k/1k", "--nodes", 4, "--tpot", 1), "on 4 nodes of H200 meets these bounds"),
         ((*K2, "--workload", "1k/1k", "--nodes", 4, "--requests-per-second", 1e6), "nodes would be enough."),
         ((*K2, "--workload", "1k/1k", "--requests-per-second", -1), "--requests-per-second is -1: pass a number above 0"),
-        ((*K2, "--workload", "1k/1k", "--nodes", 4, "--price", "nan"), "--price=nan: write a number"),
+        ((*K2, "--workload", "1k/1k", "--nodes", 4, "--price", "nan"), "--price is nan: pass a number above 0"),
         ((*K2, "--workload", "1k/1k", "--requests-per-second", 1, "--concurrency", 1), "pass only one of them"),
         ((*K2, "--workload", "1k/1k", "--engine", "slgang"), "engine slgang: the closest known name is sglang."),
         ((*K2, "--workload", "1k/1k", "--mtp", 2, "--accepted", 3), "--accepted is 3: pass 0 to 2"),

@@ -87,7 +87,7 @@ def test_registry_command_parses_the_rendered_arguments(monkeypatch: pytest.Monk
     ],
 )
 def test_invalid_role_argument_gives_a_short_error(role: str) -> None:
-    done = CliRunner().invoke(command.app, ["--router=http://r", "--namespace=n", "--selector=s", f"--role={role}"])
+    done = CliRunner().invoke(command.app, ["--router=r", "--namespace=n", "--selector=s", f"--role={role}"])
     assert done.exit_code == 2 and "component:type:port:pods:stem" in done.output
 
 
