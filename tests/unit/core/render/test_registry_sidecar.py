@@ -13,6 +13,7 @@ from ome_operator.core.render import meta, registry_sidecar
 from ome_operator.core.render.registry_sidecar import Groups, Sidecar
 from ome_operator.core.render.statefulsets import StoredRole
 from ome_operator.engines.routers import sglang_router
+from ome_operator.registry.settings import SidecarSettings
 from tests.support import parts
 from tests.support.simulator import START
 
@@ -130,6 +131,34 @@ def test_sidecar_gets_metrics_address_only_if_it_is_not_the_default(case: str) -
     words, url = METRICS[case]
     found = [word for word in args(words=["--pd-disaggregation", *words]) if word.startswith("--router-metrics")]
     assert found == ([f"--router-metrics={url}"] if url else [])
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--port", "${PORT:-8080}"],
+        ["--port=$PORT", "--prometheus-port", "$METRICS"],
+        ["--host=no host"],
+        ["--disaggregation-bootstrap-port=0"],
+    ],
+)
+def test_registry_accepts_every_argument_that_the_operator_derives(
+    words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The operator derives arguments of the registry from those of the user's router, which may name variables of a shell. A
+    registry that refused them would end at once, and the router pod would never become ready.
+    """
+    started: list[SidecarSettings] = []
+
+    async def run(settings: SidecarSettings) -> None:
+        started.append(settings)
+
+    monkeypatch.setattr(command, "run", run)
+    derived = args(words=["--pd-disaggregation", *words])
+    given = [word.replace("$(INFERENCESERVICE_NAME)", "svc") for word in derived[1:]]
+    done = CliRunner().invoke(command.app, [*given, "--namespace=team", "--server=http://127.0.0.1:1"])
+    assert done.exit_code == 0, done.output
+    assert len(started) == 1
 
 
 def test_sidecar_gets_only_the_variables_its_key_needs() -> None:
