@@ -1,8 +1,8 @@
 """Send a request for one token (a probe) to a leader that has received requests from the router and answers none of them,
 and read the leader's load while the probe runs.
 
-Probes run in tasks of their own, so that they do not delay the passes of the registry. The engine does not count them in its
-request metrics.
+Probes run in tasks of their own, so that they do not delay the passes of the registry. The engine does not count probes in
+its request metrics.
 """
 
 import asyncio
@@ -38,8 +38,8 @@ Learn = Callable[[str, Callable[[AnswerSigns], AnswerSigns]], None]
 
 
 class AnswerProber:
-    """Sends probes to leaders. `learn(uid, change)` applies the function `change` to the stored `AnswerSigns` of the leader
-    with this UID.
+    """Sends probes to leaders. `learn(uid, change)` replaces the stored `AnswerSigns` of the leader whose pod has the UID
+    `uid` by the result of the function `change`.
     """
 
     def __init__(self, client: EngineClient, learn: Learn, clock: Callable[[], float] = time.monotonic) -> None:
@@ -48,9 +48,9 @@ class AnswerProber:
         """Maps the UID of a leader to its probe that is in progress."""
 
     def begin(self, leader: LeaderState, memory: LeaderMemory, now: float) -> None:
-        """Begin a probe of a leader that gets requests, if a probe is due. Two kinds of engines are not probed here: for an
-        engine that does not report the times of its scheduler's steps, a probe would prove nothing; and if the reported
-        times no longer advance, the module `silence` decides about the engine.
+        """Begin a probe of a leader if a probe is due (`answers.is_due`) at the time `now`. Two kinds of engines are not
+        probed here. For an engine that does not report the times of its scheduler's steps, a probe would prove nothing. If
+        the reported times no longer advance, the module `silence` decides about the engine.
         """
         self.running_probes = {uid: task for uid, task in self.running_probes.items() if not task.done()}
         is_open = leader.uid in self.running_probes or len(self.running_probes) >= AT_ONCE

@@ -101,8 +101,9 @@ def with_router_counts(signs: AnswerSigns, counts: RouterCounts, now: float) -> 
 
 
 def is_due(signs: AnswerSigns, now: float) -> bool:
-    """Return whether to probe the engine now: a probe has failed or the router has waited for an answer for `QUIET` seconds,
-    and the last probe ended at least `signs.retry` seconds ago.
+    """Return whether to probe the engine now. There are two reasons for a probe: a probe has failed since the engine's last
+    answer, or the router has waited for an answer for `QUIET` seconds. In both cases, the last probe must have ended at
+    least `signs.retry` seconds ago.
     """
     if not signs.failures and (signs.waits_since is None or now - signs.waits_since < QUIET):
         return False
@@ -170,7 +171,9 @@ def proves_silence(loads: Sequence[EngineLoad | None]) -> bool:
 
 
 def _is_emptied(loads: Sequence[EngineLoad | None]) -> bool:
-    """Return whether a reading shows no request after the scheduler has renewed its numbers `RENEWALS_EMPTY` times."""
+    """Return whether any reading shows no request, and the scheduler has renewed its numbers at least `RENEWALS_EMPTY` times
+    from the first reading to this one.
+    """
     known = [load for load in loads if load is not None]
     return any(load.is_empty and _renewals(known[: end + 1]) >= RENEWALS_EMPTY for end, load in enumerate(known))
 

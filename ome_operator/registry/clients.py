@@ -36,7 +36,7 @@ def api_server() -> str:
 
 
 class PodLister:
-    """Lists the pods of one slice."""
+    """Lists the pods of one slice (the pods of one revision of a service)."""
 
     def __init__(
         self,
@@ -53,7 +53,9 @@ class PodLister:
         self._trust: tuple[int, ssl.SSLContext] | None = None
 
     async def list(self) -> tuple[Pod, ...]:
-        """Return all pods in their current state. Raises one of `NO_ANSWER`."""
+        """Return all pods of the slice in their current state. Raises one of the exceptions in `NO_ANSWER` if the list
+        failed.
+        """
         headers = {"Authorization": f"Bearer {_read_text(self._account / 'token')}", "Accept": "application/json"}
         uses_tls = self._url.startswith("https:")
         async with self._session.get(self._url, headers=headers, ssl=self._tls() if uses_tls else True) as answer:
@@ -85,7 +87,7 @@ class RouterClient:
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
 
     async def workers(self) -> tuple[Worker, ...]:
-        """Return the workers that the router lists. Raises one of `NO_ANSWER`."""
+        """Return the workers that the router lists. Raises one of the exceptions in `NO_ANSWER` if the request failed."""
         # No verification: the router's certificate is for another name than the loopback address, where only this pod can
         # listen.
         async with self._session.get(self._url, headers=self._headers, ssl=False) as answer:
@@ -103,8 +105,8 @@ class RouterClient:
             raise UnexpectedAnswer("the router's response is not a list of workers") from error
 
     async def add(self, target: WantedWorker) -> bool:
-        """Request the router to add a worker. Return whether the router accepted the request; False if it is already
-        adding this worker, or lists it. Raises one of `NO_ANSWER`.
+        """Request the router to add a worker. Return whether the router accepted the request; False if the router is already
+        adding this worker, or lists it. Raises one of the exceptions in `NO_ANSWER` if the request failed.
         """
         body: dict[str, Any] = {"url": target.url, "worker_type": target.worker_type}
         if target.bootstrap_port is not None:
@@ -134,8 +136,8 @@ class RouterClient:
             return answer.status == 404
 
     async def remove(self, worker: Worker) -> None:
-        """Request the router to remove a worker. A worker that the router does not list is treated as removed. Raises one
-        of `NO_ANSWER`.
+        """Request the router to remove a worker. A worker that the router does not list is treated as removed. Raises one of
+        the exceptions in `NO_ANSWER` if the request failed.
 
         Requests that this router has already sent to the worker continue to their end.
         """
@@ -145,7 +147,7 @@ class RouterClient:
 
 
 def parse_workers(body: Any) -> tuple[Worker, ...]:
-    """Parse a router's list of workers. Raises one of PARSE_ERRORS for any other response."""
+    """Parse a router's list of workers. Raises one of the exceptions in `PARSE_ERRORS` for any other response."""
     return tuple(_parse_worker(item) for item in body["workers"])
 
 

@@ -39,15 +39,15 @@ class EngineClient:
             self.headers["Authorization"] = f"Bearer {worker_key}"
 
     async def page(self, url: str) -> EnginePage | None:
-        """Return the values of an engine's metrics page; NOTHING if the engine has no such page, and None if the page cannot
-        be read.
+        """Return the values of an engine's metrics page; `EMPTY_PAGE` if the engine has no such page, and None if the page
+        cannot be read. `url` is the URL of the engine without a path.
         """
         text = await self.text(f"{url}/metrics", PAGE_BYTES)
         return text if text is None else parse_engine_page(text) if text else EMPTY_PAGE
 
     async def load(self, url: str, within: aiohttp.ClientTimeout = TIMEOUT) -> EngineLoad | None:
-        """Return the load of an engine; UNKNOWN if the engine has no page that reports it, and None if the page cannot be
-        read.
+        """Return the load of an engine; `UNKNOWN` if the engine has no page that reports its load, and None if such a page
+        cannot be read. `url` is the URL of the engine without a path, and `within` is the timeout of each request.
         """
         for path in LOAD_PATHS:
             text = await self.text(url + path, LOAD_BYTES, within)
@@ -58,13 +58,15 @@ class EngineClient:
         return UNKNOWN
 
     async def is_paused(self, url: str) -> bool:
-        """Return whether the engine reports that its generation is paused: it is healthy, and not ready."""
+        """Return whether the engine reports that it is healthy but not ready, because its generation is paused."""
         if await self.status(url + READY_PATH, AFTER_PROBE) != 503:
             return False
         return await self.status(url + HEALTHY_PATH, AFTER_PROBE) == 200
 
     async def status(self, url: str, within: aiohttp.ClientTimeout) -> int | None:
-        """Return the HTTP status of the response to a GET request; None if the server does not answer."""
+        """Return the HTTP status of the response to a GET request. Return None if the server does not answer before the
+        timeout `within`.
+        """
         try:
             async with self._request("GET", url, within) as answer:
                 return answer.status
@@ -72,8 +74,8 @@ class EngineClient:
             return None
 
     async def post(self, url: str, body: Mapping[str, Any], seconds: float) -> int | None:
-        """Send a POST request, and return the HTTP status of the response: 0 if no response comes within `seconds`, and None
-        if the connection fails.
+        """Send a POST request with the JSON body `body`, and return the HTTP status of the response. Return 0 if no response
+        comes within `seconds` seconds, and None if the connection fails.
         """
         try:
             async with self._request("POST", url, aiohttp.ClientTimeout(total=seconds), body) as answer:
@@ -84,8 +86,8 @@ class EngineClient:
             return None
 
     async def text(self, url: str, most: int, within: aiohttp.ClientTimeout = TIMEOUT) -> str | None:
-        """Return the text of a page; "" if the server has no such page, and None if it does not answer, or answers with
-        another error or with more than `most` bytes.
+        """Return the text of a page; "" if the server has no such page. Return None if the server does not answer before the
+        timeout `within`, answers with another error, or sends more than `most` bytes.
         """
         try:
             async with self._request("GET", url, within) as answer:

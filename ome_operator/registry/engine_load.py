@@ -26,7 +26,7 @@ class EngineLoad(NamedTuple):
 
     @property
     def is_provable(self) -> bool:
-        """Whether the engine reports everything that is needed to prove that it has no request."""
+        """Whether the engine reports all numbers and times that are needed to prove that it has no request."""
         return None not in (*self[:3], self.locked) and bool(self.taken)
 
     @property
@@ -45,15 +45,17 @@ UNKNOWN = EngineLoad()
 
 
 def load_from_metrics(page: EnginePage) -> EngineLoad:
-    """Return the load that an engine reports on its metrics page; UNKNOWN if the page does not contain the load."""
+    """Return the load that an engine reports on its metrics page. The result is equal to `UNKNOWN` if the page does not
+    contain the load.
+    """
     found = page.gauges
     return EngineLoad(found.get("running"), found.get("waiting"), None, found.get("cacheUse"))
 
 
 def for_role(load: EngineLoad, role: str) -> EngineLoad:
-    """Return the load of a leader of this role. If the engine does not report the number of transfers, the number is unknown
-    for a prefill leader, and 0 for all others: only a prefill engine keeps a request after its computation, until the KV
-    cache is transferred.
+    """Return the load of a leader, completed for its role (`RoleSpec.worker_type`). If the engine does not report the number
+    of transfers, this number is unknown for a prefill leader and 0 for every other leader. The reason is that only a prefill
+    engine keeps a request after its computation, until the KV cache is transferred.
     """
     return load._replace(in_transfer=0.0) if role != "prefill" and load.in_transfer is None else load
 

@@ -45,7 +45,9 @@ EMPTY_PAGE = EnginePage("", {}, {}, {})
 
 
 def parse_engine_page(text: str) -> EnginePage:
-    """Return the values of the first known engine that has series on the page."""
+    """Return the values of the first known engine (`engine_series`) that has series on the page; `EMPTY_PAGE` if there is
+    none, or if the page has more than `SAMPLES` samples.
+    """
     for name, series in engine_series().items():
         if (page := _parse_page(name, series, text)) is not None:
             return page
@@ -71,7 +73,9 @@ def capped_sum(one: float, other: float) -> float:
 
 
 def iter_samples(text: str, names: frozenset[str]) -> Iterator[tuple[str, Labels, float]]:
-    """Yield name, labels and value of each sample of the series `names` whose value is a number."""
+    """Yield the name, the labels and the value of each sample that belongs to one of the series `names`. Samples whose value
+    is not a number from 0 to `LARGEST` are left out.
+    """
     for line in _line_pattern(names).finditer(text):
         name, labels, value = line[1], line[2] or "", line[3]
         if (found := parse_number(value)) is not None:
@@ -122,9 +126,9 @@ def _parse_page(engine: str, series: EngineSeries, text: str) -> EnginePage | No
 
 
 def _start_durations(parts: Mapping[tuple[str, str], str], phases: Mapping[tuple[str, str], float]) -> dict[str, float]:
-    """Return the duration of each part of an engine's start, in seconds. `parts` maps series and phase to the name of the
-    part; the phase "" applies to all phases that are not listed. `phases` maps series and phase to the seconds of the
-    slowest rank.
+    """Return the duration of each part of an engine's start, in seconds. `parts` maps a pair of series and phase to the name
+    of the part; the phase "" stands for all phases of the series that are not listed. `phases` maps a pair of series and
+    phase to the seconds that the slowest rank reported.
     """
     found = dict[str, float]()
     for (name, phase), seconds in phases.items():
@@ -136,8 +140,8 @@ def _start_durations(parts: Mapping[tuple[str, str], str], phases: Mapping[tuple
 
 def _sum_samples(found: Mapping[tuple[str, str], float], names: Mapping[str, str]) -> dict[str, float]:
     """Return a mapping from the name of each value to the sum of its samples, or to the largest sample if the name is in
-    `LARGEST_ONLY`. `found` maps series and data-parallel rank to a sample, and `names` maps a series to the name of its
-    value.
+    `LARGEST_ONLY`. `found` maps a pair of series and data-parallel rank to a sample. `names` maps a series to the name of
+    its value.
     """
     values = dict[str, float]()
     for (series, _), value in found.items():
@@ -148,8 +152,9 @@ def _sum_samples(found: Mapping[tuple[str, str], float], names: Mapping[str, str
 
 
 def _merge_histograms(ranks: Mapping[str, Mapping[str, Mapping[float, float]]]) -> dict[float, float]:
-    """Return one histogram of a leader: the sum of the histograms of its data-parallel ranks. If a rank has several copies
-    of its histogram, only the copy with the most observations is used.
+    """Return one histogram of a leader: the sum of the histograms of its data-parallel ranks. `ranks` maps each rank to the
+    copies of its histogram, by the labels that tell these copies apart. If a rank has several copies, only the copy with the
+    most observations is used.
     """
     total = dict[float, float]()
     for copies in ranks.values():
@@ -164,7 +169,9 @@ def _label_key(labels: Labels, names: frozenset[str]) -> str:
 
 
 def _parse_bound(text: str) -> float | None:
-    """Return the upper bound of a bucket, which may be infinite; None if it is not a positive number."""
+    """Return the upper bound of a bucket from the value of its label `le`. The bound may be infinite. Return None if the
+    value is not a positive number.
+    """
     if not _NUMBER.fullmatch(text):
         return None
     found = float(text)

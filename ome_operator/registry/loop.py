@@ -123,7 +123,7 @@ class Registry:
         return RETRY_SECONDS if changed or is_adding or self._telemetry.expects_leaders else self._settings.interval
 
     async def _forget(self, listed: set[str]) -> None:
-        """Discard the stored requests to add workers that the router has lost, so that the requests are sent again. `listed`
+        """Discard those stored requests to add a worker that the router has forgotten, so that they are sent again. `listed`
         contains the URLs of the workers that the router lists.
         """
         waiting = self._memory.asked.keys() - listed
@@ -169,8 +169,8 @@ class Registry:
         return done > 0
 
     def _count_foreign(self, changes: WorkerChanges) -> None:
-        """Log and count the workers in the router's list that do not belong to this slice. Each of them is counted only
-        once, even if its removal fails several times.
+        """Log and count the workers in the router's list that do not belong to this slice. Each of these workers is counted
+        only once, even if its removal fails several times.
         """
         foreign = {removal.worker.id: removal.worker for removal in changes.remove if removal.is_foreign}
         new = foreign.keys() - self._foreign
@@ -184,13 +184,15 @@ class Registry:
         self._foreign = frozenset(foreign)
 
     def _log_trouble(self, about: str, trouble: str) -> None:
-        """Log a problem once when it begins and once when it ends. `trouble` is "" if there is no problem."""
+        """Log a problem once when it begins and once when it ends. `about` is the task that has the problem, such as `pods`.
+        `trouble` is the message, or "" if there is no problem.
+        """
         if trouble != self._troubles.get(about, ""):
             logger.warning("%s", trouble) if trouble else logger.info("%s: the problem is resolved", about)
             self._troubles[about] = trouble
 
     def has_engines(self) -> bool | None:
-        """Return whether the router lists an engine of each role; None if the pods are unknown."""
+        """Return whether the router lists an engine of each role; None until the pods have been listed once."""
         if self._known is None:
             return None
         listed = {leader.role for leader in self._leaders if leader.listed}
@@ -203,23 +205,27 @@ class Registry:
     # --- probes and reports ---------------------------------------------------------------------------------------
 
     def is_alive(self) -> health.Answer:
-        """Return whether a pass has ended within the last `STUCK` seconds, and a text for the liveness probe. An API server
-        or router that does not answer is no reason to restart the registry.
+        """Return whether a pass has ended within the last `STUCK` seconds, and a text for the liveness probe. A pass also
+        ends if the API server or the router does not answer, because a restart of the registry would not help.
         """
         age = time.monotonic() - self._passed_at
         return age < STUCK, "ok" if age < STUCK else f"the last pass was {age:.0f} s ago"
 
     def metrics(self) -> health.Answer:
-        """Return the metrics for Prometheus and for the operator."""
+        """Return True, and the metrics for Prometheus and the operator in the text format of Prometheus."""
         return True, self._metrics.render(self._leaders)
 
     def summary(self) -> health.Answer:
-        """Return the summary of the work of the router and its leaders, which contains no names (docs/telemetry.md)."""
+        """Return True, and the summary of the work of the router and its leaders as JSON. The summary contains no names
+        (docs/telemetry.md).
+        """
         slice_ = slice_mark(self._settings.namespace, self._settings.selector)
         return True, json.dumps(self._telemetry.summary(slice_, self._metrics.foreign(self._wall())))
 
     def workers(self) -> health.Answer:
-        """Return every leader of the slice, whether this router lists the leader, and how many requests run on it."""
+        """Return True, and a JSON list of the leaders of the slice. It states for each leader whether this router lists it,
+        and how many requests run on it.
+        """
         body: dict[str, Any] = {
             "podsAge": round(time.monotonic() - self._listed_at, 1),
             "trouble": [trouble for trouble in self._troubles.values() if trouble],

@@ -33,8 +33,8 @@ class RegistryMetrics:
         )
 
     def count_foreign(self, workers: int, now: float) -> None:
-        """Add `workers`, the number of newly found workers that do not belong to this slice, to the counter. `now` is in
-        seconds since the epoch.
+        """Increase the counter of foreign workers, which do not belong to this slice, by the number `workers` of foreign
+        workers that have just been found. `now` is in seconds since the epoch.
         """
         if workers:
             self._foreign.inc(workers)
@@ -42,7 +42,7 @@ class RegistryMetrics:
             self._found, self._found_at = self._found + workers, now
 
     def foreign(self, now: float) -> Foreign:
-        """Return the number of workers that do not belong to this slice, and the age of the last one, for the summary. `now`
+        """Return, for the summary, how many foreign workers have been found, and how long ago the last one was found. `now`
         is in seconds since the epoch.
         """
         return Foreign(self._found, max(0.0, now - self._found_at) if self._found else None)

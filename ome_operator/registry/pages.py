@@ -36,8 +36,8 @@ def parse_router_counters(text: str) -> Mapping[str, float]:
 
 
 def parse_worker_counts(text: str) -> Mapping[str, RouterCounts]:
-    """Return a mapping from the URL of each worker to the numbers of requests that a router reports for it. The numbers are
-    added over the worker's data-parallel ranks.
+    """Return a mapping from the URL of each worker to the numbers of requests that a router reports for it. The numbers of a
+    worker's data-parallel ranks are added.
     """
     found: dict[str, RouterCounts] = {}
     for name, labels, value in iter_samples(text, _WORKER_SERIES):

@@ -1,5 +1,5 @@
-"""Send requests for one token (probes) through pairs of a prefill and a decode leader while transfers fail, as the router
-would.
+"""While transfers fail, send requests for one token (probes) through pairs of a prefill and a decode leader, in the same way
+as the router.
 
 Both engines get a request with the same bootstrap address and bootstrap room. Probes run in tasks of their own, so that they
 do not delay the passes of the registry.
@@ -44,7 +44,9 @@ ROLES = ("prefill", "decode")
 
 
 class PairProber:
-    """Probes the pairs of one slice. `changed` is called when the set of leaders that get no requests changes."""
+    """Probes the pairs of one slice. `changed` is called when the set `faulty_leaders` changes, whose leaders get no
+    requests.
+    """
 
     def __init__(
         self,
@@ -61,9 +63,9 @@ class PairProber:
         """UIDs of the leaders whose transfers fail, so that they should get no requests."""
 
     def begin(self, memories: Mapping[str, LeaderMemory], router_fails: bool) -> None:
-        """Update `faulty_leaders`, and begin a probe of a pair if there are signs that transfers fail. `memories` maps the
-        UID of a leader to what is known about the leader. `router_fails` is true if the router has answered requests with
-        errors in the last minute.
+        """Update `faulty_leaders`. Begin a probe of a pair if there are signs that transfers fail. `memories` maps the UID
+        of a leader to the stored `LeaderMemory`. `router_fails` is true if the router has answered requests with errors in
+        the last minute.
         """
         self._running = {pair: task for pair, task in self._running.items() if not task.done()}
         now, roles = self._clock(), self._roles()
@@ -128,8 +130,9 @@ class PairProber:
 
 
 async def _answers(requests: Iterable[Coroutine[Any, Any, int | None]]) -> list[int | None]:
-    """Send the two requests of a probe, and return the statuses of their responses. If one engine answers that its request
-    has failed, the other request is cancelled, because the other engine may wait minutes for the first one.
+    """Send the two requests of a probe, and return the statuses of their responses (`EngineClient.post`). If one engine
+    answers that its request has failed, the other request is cancelled and has no status in the result, because the other
+    engine may wait for minutes.
     """
     tasks = [asyncio.create_task(request) for request in requests]
     try:

@@ -104,9 +104,10 @@ def _next_state(state: PairState, result: PairResult, busy: Collection[str], beg
 
 
 def failing_pairs(pairs: Pairs, leaders: Collection[str], now: float) -> dict[Pair, PairState]:
-    """Return the failing pairs among these leaders. A pair is failing if the probability that so many of its probes fail in
-    a row by chance is at most `CHANCE`. The probability is estimated from the other pairs of both leaders. A probe that was
-    late while a leader computed requests is counted only if load is not the cause (`_is_load_excluded`).
+    """Return the failing pairs among the leaders with the UIDs `leaders`. A pair is failing if the probability that so many
+    of its probes fail in a row by chance is at most `CHANCE`. The probability is estimated from the other pairs of both
+    leaders. A probe that was late while a leader computed requests is counted only if load is not the cause
+    (`_is_load_excluded`).
     """
     known = _current_pairs(pairs, leaders, now)
     return {pair: state for pair, state in known.items() if state.is_failing and _fails_by_itself(known, pair, state)}
@@ -122,8 +123,8 @@ def _fails_by_itself(pairs: Pairs, pair: Pair, state: PairState) -> bool:
 
 def _chance_failure_share(pairs: Pairs, leaders: Iterable[str], excluded: Pair) -> float:
     """Return the estimated share of probes that fail by chance. The estimate uses the recent probes of every pair that
-    contains one of these leaders, and `USUAL` assumed probes of which one fails. The pair `excluded` and failing pairs are
-    left out.
+    contains one of `leaders`. It also uses `USUAL` assumed probes, of which one fails. The pair `excluded` and failing pairs
+    are left out.
     """
     of = frozenset(leaders)
     found = [
@@ -137,10 +138,10 @@ def _chance_failure_share(pairs: Pairs, leaders: Iterable[str], excluded: Pair) 
 
 def _is_load_excluded(pairs: Pairs, pair: Pair, partners: Iterable[str]) -> bool:
     """Return whether the load of the two leaders of `pair` does not explain its failed probes. A failed probe is counted for
-    a leader only if the leader had successful probes with other partners shortly before and after it
+    a leader only if the leader had successful probes with other partners shortly before and after the failed probe
     (`_count_isolated_failures`). The lowest count of all busy leaders must be improbable for each busy leader, given its
-    failed probes with other partners. If `partners` contains only one leader of the pair, this leader is treated like a
-    busy leader in the count.
+    failed probes with other partners. If `partners` contains only one leader of the pair, this leader is treated like a busy
+    leader in the count.
     """
     explained = pairs[pair].busy_leaders
     needed = explained if tuple(partners) == pair else explained.union(partners)
@@ -149,7 +150,7 @@ def _is_load_excluded(pairs: Pairs, pair: Pair, partners: Iterable[str]) -> bool
 
 
 def _failure_share_with_others(pairs: Pairs, uid: str, excluded: Pair) -> float:
-    """Return the estimated share of failed probes in all pairs of the leader `uid` except the pair `excluded`."""
+    """Return the estimated share of probes that failed, over all pairs of the leader `uid` except the pair `excluded`."""
     found = [failed for pair, state in pairs.items() if uid in pair and pair != excluded for failed in state.recent_failures]
     return (sum(found) + 1) / (len(found) + 2)
 
@@ -192,8 +193,8 @@ def faulty_leaders(pairs: Pairs, prefill: Collection[str], decode: Collection[st
 
 
 def _is_cause(pairs: Pairs, uid: str, pair: Pair) -> bool:
-    """Return whether a leader causes the failures of a failing pair. It does if its partner works with other leaders at the
-    same time, so that neither the partner, nor chance, nor load explains the failures.
+    """Return whether the leader `uid` causes the failures of the failing pair `pair`. The leader is the cause if its partner
+    works with other leaders at the same time, so that neither the partner, nor chance, nor load explains the failures.
     """
     other, state = _partner_of(pair, uid), pairs[pair]
     noise = _chance_failure_share(pairs, (other,), pair)
@@ -217,7 +218,7 @@ def _partner_of(pair: Pair, uid: str) -> str:
 
 
 def _has_working_partner(pairs: Pairs, uid: str) -> bool:
-    """Return whether the leader has a partner with which its last probe worked."""
+    """Return whether the leader `uid` has a partner with which its last probe worked."""
     return any(uid in pair and _is_working(state) for pair, state in pairs.items())
 
 
@@ -238,11 +239,11 @@ def next_pair(
     running: Collection[Pair],
     now: float,
 ) -> Pair | None:
-    """Return the pair to probe now; None if none is due. `suspects` are leaders that report failed transfers, and `running`
-    are the pairs whose probes have not ended.
+    """Return the pair to probe now; None if no probe of a pair is due. `suspects` are the UIDs of leaders that report failed
+    transfers. `running` are the pairs whose probes have not ended.
 
-    The pair that has waited longest since its last probe is chosen. The time is multiplied by 4 for a pair whose last probe
-    failed, and otherwise by 2 for a pair with a suspect.
+    The pair that has waited longest since its last probe is chosen. For the comparison, the waiting time of a pair whose
+    last probe failed is multiplied by 4. The waiting time of any other pair with a suspect is multiplied by 2.
     """
 
     def urgency(pair: Pair) -> float:

@@ -27,7 +27,8 @@ class UnexpectedAnswer(OmeError):
 
 
 def parse_pods(body: Any, stems: Mapping[str, str]) -> tuple[Pod, ...]:
-    """Return the ranks in a PodList; pods that are not ranks of a group are left out. Raises UnexpectedAnswer.
+    """Return the ranks in a PodList; pods that are not ranks of a group are left out. Raises UnexpectedAnswer if `body` is
+    not a complete and valid PodList.
 
     `stems` maps each component to the prefix of the names of its StatefulSets.
     """
@@ -76,7 +77,10 @@ def _parse_pod(body: Mapping[str, Any], stems: Mapping[str, str]) -> Pod | None:
 
 
 def _is_created_by_operator(metadata: Mapping[str, Any], stem: str, group: str, rank: str, leader: bool) -> bool:
-    """Return whether the StatefulSet of this group created the pod. `leader` is true if the pod is the group's rank 0."""
+    """Return whether the StatefulSet of a group created the pod with the metadata `metadata`. `stem` is the prefix of the
+    names of the component's StatefulSets. `group` and `rank` are the numbers that the pod's labels state, and `leader` is
+    true for rank 0.
+    """
     expected = names.leader(stem, group) if leader else names.worker(stem, group)
     owner: Mapping[str, Any] = next((ref for ref in metadata.get("ownerReferences") or () if ref.get("controller")), {})
     kind = str(owner.get("apiVersion", "")).partition("/")[0], owner.get("kind")
@@ -84,8 +88,8 @@ def _is_created_by_operator(metadata: Mapping[str, Any], stem: str, group: str, 
 
 
 def _is_main_container_running(spec: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[bool, float]:
-    """Return whether the main container (the first one) is running, and when it started, in seconds since the epoch; 0 if
-    unknown. The condition Ready is not used, because it does not describe ranks above 0.
+    """Return whether the main container (the first one) is running, and when it started, in seconds since the epoch. The
+    time is 0 if it is unknown. The condition Ready is not used, because it does not describe ranks above 0.
     """
     if status.get("phase") != "Running":
         return False, 0.0
@@ -99,8 +103,8 @@ def _is_main_container_running(spec: Mapping[str, Any], status: Mapping[str, Any
 
 
 def _health_port(spec: Mapping[str, Any], status: Mapping[str, Any]) -> int | None:
-    """Return the port of the engine's health page if nothing but this page can keep the pod from being ready; otherwise
-    None.
+    """Return the port of the engine's health page if only this page can keep the pod from being ready. Return None if
+    anything else can keep the pod from being ready, such as a readiness gate.
     """
     containers = spec.get("containers") or ()
     if not containers or spec.get("readinessGates") or not containers[0].get("readinessProbe"):
@@ -132,7 +136,7 @@ def _probed_port(container: Mapping[str, Any], name: str) -> int | None:
 
 
 def _parse_port(value: Any) -> int | None:
-    """Return a port that an annotation or a probe names; None if the value is not a port number."""
+    """Return the port number that an annotation or a probe states; None if the value is not a port number."""
     number = quantity.whole_number(value)
     return number if number is not None and 0 < number <= MAX_PORT else None
 
