@@ -114,8 +114,8 @@ def _group_by_address(workers: Iterable[Worker]) -> dict[str, list[Worker]]:
 
 
 def _own_addresses(pods: Iterable[Pod], memory: WorkerMemory, settings: RegistrySettings, now: float) -> dict[str, float]:
-    """Return a mapping URL -> time when the pod was last listed, for all pods of this slice and for recently deleted
-    pods.
+    """Return a mapping from the URL of a pod to the time when the pod was last listed. It contains all pods of this slice,
+    and those that were deleted less than `settings.remember` seconds ago.
     """
     ports = {role.component: role.port for role in settings.roles}
     known = {url: min(at, now) for url, at in (memory.ours or {}).items()}
@@ -130,9 +130,9 @@ def _workers_to_remove(
     reasons: Mapping[str, str],
     own_addresses: Mapping[str, float],
 ) -> tuple[WorkerRemoval, ...]:
-    """Return the workers that must be removed from the router's list. `stay` maps the URLs of workers that may stay to their
-    leaders, `reasons` maps the URLs of other leaders to the reason why they must not serve, and `own_addresses` contains the
-    URLs of this slice's pods.
+    """Return the workers that must be removed from the router's list. `listed` contains the router's entries by URL. `stay`
+    maps the URLs of workers that may stay to their leaders. `reasons` maps the URLs of other leaders to the reason why they
+    must not serve. `own_addresses` contains the URLs of this slice's pods.
     """
     return tuple(
         WorkerRemoval(worker, why, is_foreign=memory.ours is not None and url not in own_addresses)
@@ -145,8 +145,8 @@ def _workers_to_remove(
 def _remembered_pods(
     listed: Iterable[str], stay: Mapping[str, WantedWorker], memory: WorkerMemory, remove: Iterable[WorkerRemoval]
 ) -> dict[str, str]:
-    """Return the pods of the workers that the router lists: URL of the worker -> UID of the pod. For a worker that is
-    being removed, the UID from `memory` is kept, because the removal may fail.
+    """Return the pods of the workers that the router lists, as a mapping from the URL of a worker to the UID of its pod. For
+    a worker that is being removed, the UID from `memory` is kept, because the removal may fail.
     """
     kept = {url: stay[url].uid for url in listed if url in stay}
     gone = {removal.worker.base for removal in remove} & kept.keys()
@@ -154,7 +154,9 @@ def _remembered_pods(
 
 
 def _leaders(pods: Iterable[Pod], settings: RegistrySettings) -> list[tuple[Pod, RoleSpec, list[Pod]]]:
-    """Return every leader of a known role with the other ranks of its group, ordered by name."""
+    """Return each leader whose component is in `settings.roles`, with its role and the other ranks of its group. The leaders
+    are ordered by name.
+    """
     roles = {role.component: role for role in settings.roles}
     first: list[Pod] = []
     others: dict[tuple[str, str], list[Pod]] = {}
@@ -188,8 +190,9 @@ def _readiness(
     now: float,
 ) -> _Readiness:
     """Return whether a group can serve requests. A group that has lost a rank cannot serve: its leader hangs, and exits
-    seconds later. `unready` and `healthy` map the UID of a leader to the time since which it has been not ready, or its
-    engine healthy.
+    seconds later. `ranks` are the other ranks of the group. `unready` maps the UID of a leader to the time since which it
+    has not been ready, and `healthy` to the time since which its engine has been healthy. `listed` contains the URLs of the
+    workers that the router lists.
     """
     if leader.deleting:
         return _Readiness("the leader is being deleted")
@@ -229,9 +232,10 @@ def _without_silent(
     silent: Container[str],
     blamed: Container[str],
 ) -> list[tuple[Pod, WantedWorker, _Readiness]]:
-    """Return `evaluated`, in which leaders that are `silent`, or `blamed` for failed transfers, are marked as not ready. A
-    leader is marked only if another leader of its role is listed and can serve, for two reasons: a router without workers
-    serves nothing, and a registry whose own network has failed regards all leaders as silent.
+    """Return `evaluated` with some leaders marked as not ready: leaders that no longer respond (`silent`), and leaders to
+    blame for failed transfers (`blamed`). A leader is marked only if another leader of its role is listed and can serve, for
+    two reasons: a router without workers serves nothing, and a registry whose own network has failed regards all leaders as
+    silent.
     """
     serving = {
         target.worker_type
@@ -264,8 +268,8 @@ def _describe_missing_rank(ranks: list[Pod], size: int) -> str:
 
 def _removal_reason(worker: Worker, target: WantedWorker | None, uid: str | None, why: str | None) -> str:
     """Return why a listed worker must be removed, or "" if it may stay. `target` is the leader that may be listed with the
-    worker's URL, if any. `uid` is the pod for which the worker was listed, and `why` is why the leader with this URL must
-    not serve.
+    worker's URL; None if there is none. `uid` is the UID of the pod for which the worker was listed; None if it is unknown.
+    `why` states why the leader with this URL must not serve; None if no leader has this URL.
     """
     if target is None:
         return why or "no pod of this router's revision has this address"

@@ -104,9 +104,9 @@ def with_health_answer(signs: StartSigns, status: int | None, now: float) -> Sta
 
 
 def is_due(signs: StartSigns) -> bool:
-    """Return whether to request the engine's health again. If the engine has answered STARTING_STATUS, its answers prove
-    that it is healthy, and the requests continue until its leader is ready, because the engine may become unhealthy.
-    Otherwise the requests end with the first answer.
+    """Return whether to request the engine's health again. If the engine has answered STARTING_STATUS at any time, a later
+    answer proves that it is healthy. The requests then continue until its leader is ready, because the engine may become
+    unhealthy again. Otherwise the requests end with the first answer.
     """
     return signs.is_starting and (signs.was_starting or signs.ready_soon_at is None)
 
@@ -117,8 +117,8 @@ def is_expected(signs: StartSigns, now: float) -> bool:
 
 
 def healthy_seconds(signs: StartSigns, now: float) -> float | None:
-    """Return for how many seconds the engine of a leader that is not ready yet has been healthy; None if that is not
-    proven.
+    """Return the number of seconds for which an engine has been healthy whose leader is not ready yet. Return None if it is
+    not proven that the engine is healthy.
     """
     if not (signs.is_starting and signs.was_starting) or signs.healthy_at is None:
         return None
@@ -126,8 +126,8 @@ def healthy_seconds(signs: StartSigns, now: float) -> float | None:
 
 
 def event_ages(signs: StartSigns, now: float) -> dict[str, float]:
-    """Return a mapping from each event of the start to how many seconds ago it happened. Events whose time is unknown are
-    left out.
+    """Return a mapping from each event of the start to the number of seconds that have passed since the event. Events whose
+    time is unknown are left out.
     """
     moments = {
         "answersFor": signs.first_answer_at,

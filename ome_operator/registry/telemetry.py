@@ -71,8 +71,8 @@ NEW = LeaderMemory()
 def with_leader_state(memory: LeaderMemory, leader: LeaderState, now: float) -> LeaderMemory:
     """Return the leader's updated memory after a pass of the registry.
 
-    A leader that is only not listed, for example because it is not ready, may be listed again at any time; a leader that is
-    also marked for draining gets no request from this router any more.
+    If a leader is not listed for another reason than draining, for example because it is not ready, the router may list it
+    again at any time. A leader that is marked for draining and not listed gets no further request from this router.
     """
     memory = memory._replace(
         start_signs=starting.with_leader_state(memory.start_signs, leader, now, memory.answer_signs.succeeded)
@@ -119,8 +119,8 @@ def _is_renewed(before: EngineLoad, after: EngineLoad) -> bool:
 
 
 def with_work(readings: tuple[WorkReading, ...], page: EnginePage, now: float) -> tuple[WorkReading, ...]:
-    """Return the readings with a new one appended. If a counter has decreased, the process has restarted, and only the new
-    reading is kept.
+    """Return the readings with the reading of `page` appended. If a counter has decreased, the engine's process has
+    restarted, and only the new reading is kept.
     """
     new = WorkReading(now, page.counters, page.histograms)
     if readings and _is_restarted(readings[-1], new):
@@ -228,8 +228,9 @@ def _leader_part(leader: LeaderState, memory: LeaderMemory, now: float) -> dict[
 
 
 def _silence_part(memory: LeaderMemory, now: float) -> dict[str, float] | None:
-    """Return for how many seconds an engine has been silent (`seconds`), up to the last failed probe, and how many seconds
-    ago that probe ended (`age`). Return None if the engine responds, or if its silence is not proven.
+    """Return two numbers of seconds about a silent engine: `seconds` is the time for which it had been silent when the last
+    failed probe ended, and `age` is the time since that probe ended. Return None if the engine responds, or if its silence
+    is not proven.
     """
     life, answers = memory.silence, memory.answer_signs
     if life.is_silent and life.probed_at is not None:
@@ -262,8 +263,8 @@ def _work_part(readings: tuple[WorkReading, ...], now: float) -> dict[str, Any]:
 
 
 def _observations(before: Mapping[float, float], after: Mapping[float, float]) -> list[list[float | None]]:
-    """Return [upper bound, observations] of each bucket that got observations between two readings; the upper bound of the
-    infinite bucket is None.
+    """Return a list [upper bound, observations] for each bucket that got observations between the readings `before` and
+    `after` of a histogram. The upper bound of the infinite bucket is None.
     """
     found = list[list[float | None]]()
     below = 0.0

@@ -1,4 +1,4 @@
-"""Read the router's metrics, and the load and the metrics of its leaders, and probe leaders that may have stopped
+"""Read the metrics of the router, and the load and the metrics of its leaders. Probe leaders that may have stopped
 responding.
 
 Reading and probing run in tasks of their own, so that a slow engine delays no pass of the registry.
@@ -123,14 +123,15 @@ class TelemetryReader:
         self._router = self._router._replace(in_flight=max(running.values(), default=0), in_flight_at=now)
 
     def request_count(self, uid: str) -> int | None:
-        """Return the number of requests in a leader, of all routers together, as its engine reports it; None if the number
-        is unknown.
+        """Return the number of requests in the leader with the UID `uid`, as its engine reports it. Requests of all routers
+        are included. Return None if the number is unknown.
         """
         return self._memories.get(uid, NEW).load.total
 
     def summary(self, slice_: str, foreign: Foreign) -> dict[str, Any]:
-        """Return the summary that the registry serves. It is calculated at most once in `TICK` seconds, because every client
-        that can reach the port may request it.
+        """Return the summary that the registry serves. `slice_` is the digest that identifies the slice, and `foreign`
+        describes the workers that do not belong to it. The summary is calculated at most once in `TICK` seconds, because
+        every client that can reach the port may request it.
         """
         now = self._clock()
         if self._served is None or not 0 <= now - self._served[0] < TICK:
@@ -243,7 +244,7 @@ class TelemetryReader:
         return self._pair_prober.faulty_leaders
 
     async def begin_pair_probe(self) -> None:
-        """Begin a probe of a pair of prefill and decode if transfers fail."""
+        """Begin a probe of a pair of a prefill and a decode leader if there are signs that transfers fail."""
         readings = self._router.readings
         errors = [reading.counters.get("errors", 0.0) for reading in (*readings[:1], *readings[-1:])]
         self._pair_prober.begin(self._memories, router_fails=len(errors) > 1 and errors[1] > errors[0])
@@ -258,8 +259,8 @@ class TelemetryReader:
 
     @property
     def healthy_seconds(self) -> dict[str, float]:
-        """UID of a leader that is starting -> number of seconds for which its engine has been healthy. Leaders whose
-        engines have not proven that they are healthy are left out.
+        """Return a mapping from the UID of each leader that is starting to the number of seconds for which its engine has
+        been healthy. Leaders whose engines have not proven that they are healthy are left out.
         """
         now = self._clock()
         found = {uid: starting.healthy_seconds(memory.start_signs, now) for uid, memory in self._memories.items()}

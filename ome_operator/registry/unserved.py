@@ -1,4 +1,4 @@
-"""Answers requests while no engine runs, and counts them (docs/scaling.md, "Zero and back").
+"""Answer requests while no engine runs, and count these requests (docs/scaling.md, "Zero and back").
 
 The InferenceService's Service sends requests to this server only while no engine runs. The response is 503 with
 `Retry-After` and a JSON body in the form of OpenAI's errors. The connection is closed, so that the client's next connection
@@ -27,7 +27,7 @@ class UnservedRequests:
         self.total = 0
 
     def count(self, requests: int = 1) -> None:
-        """Count requests that have just arrived."""
+        """Count `requests` requests that have just arrived."""
         if requests > 0:
             self.total, self._last_at = self.total + requests, self._clock()
 

@@ -21,5 +21,7 @@ limit, and is then requested again with fewer objects. A page of 500 pods of 60 
 
 
 def smaller_page(objects: int) -> int:
-    """Return the number of objects to request for a page, after a page of `objects` objects was longer than `PAGE_BYTES`."""
+    """Return the number of objects to request with the next page of a list. The previous page, for which `objects` objects
+    were requested, was longer than `PAGE_BYTES`.
+    """
     return max(1, objects // 4)

@@ -5,16 +5,18 @@ responses of hubs and registries, and results of pods. The values of a short tex
 the text, so a limit of its bytes does not protect a process; `parse_untrusted` has a limit of the memory instead.
 `tests/unit/util/test_json_callers.py` contains the list of its callers, and the reason of every other decoder call.
 
-Functions that process a value by recursion need a limit of its depth. The API server accepts objects with 10,000 levels and
-returns them. Whether Python's decoder can decode them does not depend on `sys.setrecursionlimit`: since 3.12 its C code has
-its own limit (measured: 1,497 levels in 3.12.1), and since 3.14 it depends on the stack. Therefore `decode_to_depth` and
-`truncate_depth` remove deeper parts from the API server's text before it is decoded. No meaningful object is that deep.
+Functions that process a value by recursion need a limit for the depth of the value. The API server accepts objects with
+10,000 levels and returns them. Whether Python's decoder can decode such an object does not depend on
+`sys.setrecursionlimit`: since Python 3.12 the decoder's C code has its own limit (measured: 1,497 levels in 3.12.1), and
+since 3.14 the limit depends on the size of the stack. Therefore `decode_to_depth` and `truncate_depth` remove deeper parts
+from the API server's text before it is decoded. No meaningful object is that deep.
 
 `decode_json` decodes text of the API server with msgspec, in half the time of the standard decoder. Text that msgspec
 refuses (infinite numbers, lone surrogates, other encodings than UTF-8, text that is too deep) is passed to the standard
-decoder. For all other text both return the same values, including integers beyond 64 bits and repeated keys. Text of
-authors who are not trusted is decoded only by the standard decoder (decisions 43). `Decoders` read only some fields of an
-object. Other fields, which are most of the text of a pod or node, are skipped, or, by `PARTIAL_DECODERS`, decoded later.
+decoder. For all other text, both decoders return the same values, even for integers beyond 64 bits and repeated keys. Text
+of authors who are not trusted is decoded only by the standard decoder (decisions 43). `Decoders` read only some fields of an
+object. The other fields, which are most of the text of a pod or node, are skipped. `PARTIAL_DECODERS` keep them as text, so
+that they can be decoded later.
 """
 
 import json
@@ -62,20 +64,20 @@ class Decoders(NamedTuple):
     item: Decode
     """Decodes an object."""
     event: Decode
-    """Decodes an event of a watch about such an object."""
+    """Decodes an event of a watch about an object that `item` can decode."""
 
 
 def fields_type(*names: str, **inner: Any) -> Any:
-    """Return a type for msgspec: a dict with any of these fields, from which all other fields are left out. `inner` contains
-    the types of further fields.
+    """Return a type for msgspec: a dict with any of the fields `names`, whose values have any type, and the fields in
+    `inner`, which contains their types. Other fields are left out when a text is decoded.
     """
     create: Any = TypedDict  # a type checker knows only types whose fields are written out
     return create("_Typed", {**dict.fromkeys(names, Any), **inner}, total=False)
 
 
 def build_decoders(*, managed_fields: Any = None, spec: Any = Any, status: Any = Any) -> Decoders:
-    """Return decoders of objects that consist of metadata, spec and status, which have these types. Managed fields are
-    skipped if they have no type.
+    """Return decoders of objects that consist of metadata, spec and status. `managed_fields`, `spec` and `status` are the
+    types, for msgspec, of the fields that the caller reads. If `managed_fields` is None, the managed fields are skipped.
     """
     metadata = fields_type(*_METADATA, **({} if managed_fields is None else {"managedFields": managed_fields}))
     found = fields_type("apiVersion", "kind", *_STATUS, metadata=metadata, spec=spec, status=status)
@@ -93,7 +95,9 @@ _SPEC, _MANAGED = "spec", "managedFields"
 
 
 def _decode_in_part(parts: Any) -> Any:
-    """Return an object, from the texts of its parts, in which the spec and the managed fields are still texts."""
+    """Return an object that is decoded from the texts of its fields (`parts`). Its spec and its managed fields remain
+    texts.
+    """
     found = {name: text if name in (_SPEC, "metadata") else DECODE_ALL(text) for name, text in parts.items()}
     if "metadata" in found:
         metadata = _PARTS(found["metadata"])
@@ -111,7 +115,7 @@ PARTIAL_DECODERS = Decoders(lambda text: _decode_in_part(_PARTS(text)), _decode_
 
 
 def decode_remaining(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return an object that may come from `PARTIAL_DECODERS` with all of its parts decoded."""
+    """Return the object `body` with all of its fields decoded. `body` may be a result of `PARTIAL_DECODERS`."""
     spec, metadata = body.get(_SPEC), body.get("metadata") or {}
     if isinstance(spec, msgspec.Raw):
         body = {**body, _SPEC: decode_to_depth(bytes(spec))}
@@ -160,8 +164,9 @@ def parse_untrusted(text: str | bytes, description: str, *, memory: int, extract
 
 
 def decode_json(text: bytes | msgspec.Raw, decode: Decode = DECODE_ALL) -> Any:
-    """Return the value of a JSON text of the API server. Raises ValueError for text that is not JSON, and RecursionError for
-    text that is too deep for the standard decoder. The value is complete if `decode` refuses the text.
+    """Return the value of a JSON text of the API server. `decode` is tried first, and may leave out fields. If `decode`
+    refuses the text, the standard decoder returns the complete value. Raises ValueError for text that is not JSON, and
+    RecursionError for text that is too deep for the standard decoder.
     """
     try:
         return decode(text)
@@ -170,8 +175,8 @@ def decode_json(text: bytes | msgspec.Raw, decode: Decode = DECODE_ALL) -> Any:
 
 
 def decode_to_depth(text: bytes, decode: Decode = DECODE_ALL) -> Any:
-    """Return the value of a JSON text, as `decode_json` does. If the text is too deep for the decoder, the parts below
-    LEVELS are left out.
+    """Return the value of a JSON text, as `decode_json` does. If the text is too deep for the decoder, lists and maps are
+    empty where they are nested more than `MAX_DEPTH` deep.
     """
     try:
         return decode_json(text, decode)

@@ -19,8 +19,8 @@ _elements = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 def members(page: bytes, decode: Decode = DECODE_ALL) -> Iterator[tuple[str | None, Any]]:
-    """Yield the names and values of a page. Each element of the list `items` is decoded with `decode`, and yielded
-    separately under the name ITEM.
+    """Yield the name and the value of each field of a page, which is the JSON text of a list of the API server. Each element
+    of the field `items` is decoded with `decode`, and is yielded separately under the name ITEM.
 
     The page is split into the texts of its values, of which one is decoded at a time. Raises ValueError if the page is not a
     JSON object or is truncated, and RecursionError if it is too deep for the decoder.
@@ -71,7 +71,9 @@ def _each(text: str, at: int) -> Generator[tuple[None, Any], None, int]:
 
 
 def _next(text: str, at: int, end: str) -> tuple[int, bool]:
-    """Return the position after the next comma or after the closing bracket `end`, and whether another element follows."""
+    """Return the position after the comma or the closing bracket `end` that is expected at position `at`, and whether
+    another element follows (after a comma).
+    """
     at = _skip(text, at)
     if text[at : at + 1] == end:
         return at + 1, False

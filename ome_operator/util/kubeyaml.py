@@ -137,7 +137,7 @@ class _Loader(_Values, yaml.SafeLoader):
 
 
 def _quick() -> Any:
-    """Return a loader whose scanner and parser are written in C; None if PyYAML does not have them.
+    """Return a class of loaders whose scanner and parser are written in C; None if PyYAML was installed without them.
 
     The composer of this loader is written in Python. Recursion in the composer in C has no limit, and would crash the
     process.
@@ -195,7 +195,9 @@ def _loaded(loader: Any) -> Iterator[Document]:
 
 
 def _quickly(text: str) -> list[Document] | None:
-    """Return the documents in a text. Return None if the loader in Python has to parse the text or report an error."""
+    """Return the documents in a text, parsed by the loader `_quick`. Return None if the loader that is written only in
+    Python (`_Loader`) has to parse the text or report an error.
+    """
     if _QUICK is None or _UNLIKE.search(text):
         return None
     try:
@@ -233,8 +235,8 @@ _BOOLS = ("y", "n", "Y", "N")
 
 
 def _too_deep(text: str) -> int:
-    """Return the line at which too many brackets are open; 0 if there is none. The parser would need minutes for a text
-    with so many open brackets.
+    """Return the number of the first line at which too many brackets are open; 0 if there is no such line. The parser would
+    need minutes for a text with so many open brackets.
     """
     depth, line = 0, 1
     for match in re.finditer(r"[\[\]{}\n]", text):

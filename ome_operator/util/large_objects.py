@@ -5,9 +5,9 @@ objects of one tenant could take all memory of the operator, and again after eac
 whose values need more than `LARGEST` is reduced to the fields that identify it, and is treated as invalid. Cluster-wide
 objects belong to administrators and are not limited.
 
-This happens in two places. Texts of kopf are reduced before kopf decodes them (`reduce_large_objects`), because kopf keeps
-the objects of a list for some seconds. Every object is reduced again before the operator stores it (`reduce`), because
-answers to the operator's own writes contain the whole object.
+Objects are reduced in two places. `reduce_large_objects` reduces the JSON text that kopf receives from the API server,
+because kopf would keep the decoded objects of a list for some seconds. `reduce` reduces each object again before the
+operator stores it, because the API server answers the operator's own writes with the whole object.
 """
 
 import json
@@ -56,9 +56,9 @@ def memory(value: Any) -> int:
 
 
 def reduce(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the object. If it is in a namespace and its spec, labels and annotations need more than `LARGEST`, return its
-    identity, the label of its operator, its status and the fields that the operator owns in the status, with the field
-    `NEEDS`.
+    """Return the object `body` unchanged, unless it is in a namespace and its spec, labels and annotations need more than
+    `LARGEST` bytes of memory. In that case, return only the fields that identify the object, the label that names its
+    operator, and those fields of its status that the operator owns. The field `NEEDS` is added.
     """
     metadata = body.get("metadata") or {}
     if not metadata.get("namespace") or NEEDS in body:

@@ -13,7 +13,9 @@ class Json(logging.Formatter):
     """A formatter that writes each log record as a JSON object on one line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return time, level, logger, message and, after an exception, its traceback."""
+        """Return the log record as JSON: its time, level, logger and message, and a traceback if the record is about an
+        exception.
+        """
         line = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -26,7 +28,9 @@ class Json(logging.Formatter):
 
 
 def configure(style: str, level: str) -> None:
-    """Configure logging to standard error. Of kopf, aiohttp and asyncio, only warnings and errors are logged."""
+    """Configure logging to standard error. `style` is the format of the lines (`console` or `json`), and `level` is the
+    lowest level that is logged. Of kopf, aiohttp and asyncio, only warnings and errors are logged.
+    """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(Json() if style == "json" else VisibleFormatter(CONSOLE))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

@@ -69,8 +69,8 @@ def count_results() -> int:
 
 
 class _Kept:
-    """A cache of results, ordered by their last use. Each entry consists of the arguments of a call and the result, so that
-    no other object can get the id of an argument while the result is cached.
+    """A cache of results, ordered by their last use. Each entry contains the result of a call and also its arguments. The
+    arguments are kept so that no other object can get the `id()` of an argument while the result is cached.
     """
 
     times = 1

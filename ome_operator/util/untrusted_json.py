@@ -15,14 +15,14 @@ def text(value: Any) -> str:
 
 
 def texts(value: Any) -> tuple[str, ...]:
-    """Return a tuple of the strings in a list; () if `value` is None. Raises an exception of PARSE_ERRORS for any other
-    value.
+    """Return the list of strings `value` as a tuple; () if `value` is None. Raises one of the exceptions in `PARSE_ERRORS`
+    for any other value.
     """
     return tuple(map(text, value or ()))
 
 
 def numbers(value: Any) -> tuple[int, ...]:
-    """Return a tuple of the whole numbers in a list. Raises ValueError for any other value."""
+    """Return the list of whole numbers `value` as a tuple. Raises ValueError for any other value."""
     if not isinstance(value, list) or not all(type(number) is int for number in value):
         raise ValueError("it is not a list of numbers")
     return tuple(value)

@@ -20,14 +20,16 @@ SECONDS, MANY_SECONDS, MANY = 60, 120, 12
 
 
 def add_preflight_check(pod: Manifest, mode: str, place: Mapping[str, Any]) -> Manifest:
-    """Return the pod spec with the preflight check added as its last init container. `place` is the result of `group`: the
-    data that the check needs about its group.
+    """Return the pod spec `pod` with the preflight check added as its last init container. `mode` is one of `mode.MODES`.
+    `place` is the result of `group`: the data that the check needs about its group.
     """
     return {**pod, "initContainers": [*(pod.get("initContainers") or ()), container(pod["containers"][0], mode, place)]}
 
 
 def container(main: Manifest, mode: str, place: Mapping[str, Any]) -> Manifest:
-    """Return the check as a container, with the fields that it copies from the engine's container `main`."""
+    """Return the container of the check. It has the image, environment, resources and volumes of the engine's container
+    `main`. `mode` and `place` have the same meaning as in `add_preflight_check`.
+    """
     facts = {**place, **_resources(quantity.resource_maximums(main))}
     env = {
         "OME_PREFLIGHT_MODE": mode,
@@ -49,8 +51,8 @@ def container(main: Manifest, mode: str, place: Mapping[str, Any]) -> Manifest:
 
 def group(service: str, namespace: str, revision: str, component: str, size: int, port: int) -> dict[str, Any]:
     """Return the data that a check needs about its group, as a dict that can be encoded as JSON. The dict contains the DNS
-    names of the ranks, with %d in place of the number of a group or a rank. `port` is the port on which rank 0 serves
-    HTTP, 0 if it is unknown.
+    names of the ranks, with %d in place of the number of a group or a rank. `size` is the number of ranks in a group. `port`
+    is the port on which rank 0 serves HTTP, 0 if it is unknown.
     """
     domain = f"{names.headless(service)}.{namespace}"
     prefill = names.object_prefix(service, keys.ENGINE, revision) if component == keys.DECODER else ""
@@ -59,7 +61,8 @@ def group(service: str, namespace: str, revision: str, component: str, size: int
 
 def group_data(stem: str, domain: str, size: int, port: int, prefill: str) -> dict[str, Any]:
     """Return the data that a check needs about its group, as `group` does, but from the common prefix (`stem`) of the names
-    of the group's pods. `prefill` is the prefix of the prefill groups that decode ranks contact; "" if there are none.
+    of the group's pods. `domain` is the DNS name of the headless Service. `prefill` is the prefix of the pod names of the
+    prefill groups that decode ranks contact; "" if there are none.
     """
     own = "$(LWS_GROUP_INDEX)"
     out: dict[str, Any] = {"rank": "$(LWS_WORKER_INDEX)", "size": size, "http": port}

@@ -30,7 +30,8 @@ def mode_of_service(service: InferenceService) -> str:
 
 def mode(inputs: Mapping[str, Any], component: str, default: str) -> str:
     """Return the mode of a component, which is the first of these that is set: the annotation of the component in the
-    service, the annotation of the service, the annotation of the runtime, and `default`.
+    service, the annotation of the service, the annotation of the runtime, and `default` (the chart's default). `inputs` are
+    the stored inputs of the revision.
     """
     return layers.effective_value(inputs, component, keys.PREFLIGHT, STORED, parse_mode) or default
 

@@ -64,8 +64,8 @@ class Trial(NamedTuple):
 
 
 def check_time_limit(size: int, timeout: int) -> int:
-    """Return the time limit in seconds of the check of a group with `size` ranks, which may start up to `timeout` seconds
-    apart.
+    """Return the time limit, in seconds, for the check of a group. The group has `size` ranks, and these ranks may start up
+    to `timeout` seconds apart.
     """
     return timeout + (check_container.MANY_SECONDS if size >= check_container.MANY else check_container.SECONDS)
 
@@ -73,8 +73,9 @@ def check_time_limit(size: int, timeout: int) -> int:
 def trial(
     service: str, namespace: str, roles: Mapping[str, StoredRole], groups: Mapping[str, int], run: str, timeout: int
 ) -> Trial:
-    """Return the objects that check the given number of groups of each role. `run` is the unique name of this run.
-    `timeout` is the number of seconds within which all ranks have to start.
+    """Return the objects that check some groups of a service. `roles` maps a component to its stored workloads, and `groups`
+    maps a component to the number of its groups to check; components without a number are not checked. `run` is the unique
+    name of this run. `timeout` is the number of seconds within which all ranks have to start.
     """
     name = names.trial(run)
     stems = {each: f"{name}-{each}" for each in roles}
@@ -116,8 +117,9 @@ def with_owner_reference(pod: Manifest, headless: Manifest) -> Manifest:
 
 
 def _pod(template: Manifest, place: RankKey, run: str, rename: Rename, known: Mapping[str, Any], service: str) -> Manifest:
-    """Return a pod of this template with the check in place of its containers. `known` is the data that the check needs
-    about its group (`container.group_data`).
+    """Return a pod that is made from the pod template `template`, with the check in place of its containers. `place` is the
+    rank in whose place the pod runs. `rename` replaces names of the service's objects (`_renaming`). `known` is the data
+    that the check needs about its group (`container.group_data`).
     """
     own = {keys.GROUP_INDEX: str(place.group), keys.POD_INDEX: str(place.rank)}
     labels = {**(template["metadata"].get("labels") or {}), **own}
@@ -173,8 +175,9 @@ def _marked(key: str) -> str:
 
 
 def _renaming(stems: Mapping[str, str], headless: str, name: str) -> Rename:
-    """Return a function for all texts of a container. It replaces the names of the service's pods and of its headless
-    Service by the names of this run.
+    """Return a function that replaces names in all texts of a container. It replaces the prefixes of the names of the
+    service's pods by the prefixes to which `stems` maps them, and the name `headless` of the service's headless Service by
+    `name`.
     """
     known = {**stems, headless: name}
     words = "|".join(map(re.escape, sorted(known, key=len, reverse=True)))
@@ -193,8 +196,8 @@ def _renaming(stems: Mapping[str, str], headless: str, name: str) -> Rename:
 
 
 def _literal(variable: Manifest, labels: Mapping[str, str]) -> Manifest:
-    """Replace a variable that refers to a label by the label's value, because the pod of the check does not have this
-    label.
+    """Return the environment variable with a literal value if it refers to one of the labels `labels`, because the pod of
+    the check does not have these labels. Return any other variable unchanged.
     """
     path = ((variable.get("valueFrom") or {}).get("fieldRef") or {}).get("fieldPath") or ""
     found = _LABEL.fullmatch(path)
@@ -202,8 +205,8 @@ def _literal(variable: Manifest, labels: Mapping[str, str]) -> Manifest:
 
 
 def _there(volume: Manifest, service: str) -> Manifest:
-    """Return a volume of the service's pods as a pod of the check has it. A volume of SSH keys becomes optional, because its
-    Secret does not exist before the service starts.
+    """Return the volume that a pod of the check has in place of `volume`, a volume of the pods of the service `service`. A
+    volume of SSH keys becomes optional, because its Secret does not exist before the service starts.
     """
     secret = volume.get("secret") or {}
     return (
@@ -214,15 +217,16 @@ def _there(volume: Manifest, service: str) -> Manifest:
 
 
 def _filled(spec: Manifest, main: Manifest) -> set[str]:
-    """Return the directories mounted in the engine that init containers may write to."""
+    """Return the paths in the engine's container `main` at which it mounts volumes that init containers may write to."""
     boxes = [box for box in spec.get("initContainers") or () if box["name"] != keys.PREFLIGHT_CONTAINER]
     written = {mount["name"] for box in boxes for mount in box.get("volumeMounts") or () if not mount.get("readOnly")}
     return {mount["mountPath"] for mount in main.get("volumeMounts") or () if mount["name"] in written}
 
 
 def _affinity(affinity: Manifest, labels: Mapping[str, str], run: str) -> Manifest:
-    """Return the affinity for a pod of this run. The pods of the run have the same relations to each other as the pods of
-    the service would have.
+    """Return the affinity for a pod of the run `run`, in place of `affinity`, the affinity of a pod of the service. Its
+    terms relate the pods of the run to each other as the terms of `affinity` relate the pods of the service. `labels` are
+    the labels of the service's pod.
     """
     out = dict(affinity)
     for kind in {"podAffinity", "podAntiAffinity"} & affinity.keys():
@@ -240,8 +244,9 @@ def _affinity(affinity: Manifest, labels: Mapping[str, str], run: str) -> Manife
 
 
 def _terms(term: Manifest, labels: Mapping[str, str], run: str, beside: bool) -> Iterator[Manifest]:
-    """Yield the affinity terms that replace a term which matches pods of the service: a term for pods of the run and, if
-    `beside` is True, also a term for pods of the service.
+    """Yield the affinity terms that replace the term `term`. A term that matches pods with the labels `labels`, and thus
+    pods of the service, is replaced by a term that matches pods of the run `run`. If `beside` is True, the term itself is
+    yielded, too. Any other term is yielded unchanged.
     """
     selector = term.get("labelSelector")
     own = selector is not None and all(each.is_met(labels) for each in expressions(selector))

@@ -58,8 +58,8 @@ class CheckResult(NamedTuple):
 
 
 def parse_result(status: Body) -> CheckResult | None:
-    """Return the result of the check from a pod's status; None if there was no check, or if it found nothing. While a check
-    is repeated, the result of its previous run is returned, so that the status does not alternate.
+    """Return the result of the check from a pod's status; None if no check has ended, or if the check found nothing. While a
+    check is repeated, the result of its previous run is returned, so that the status does not alternate.
     """
     box = _box(status, "initContainerStatuses", keys.PREFLIGHT_CONTAINER)
     ended = (box.get("state") or {}).get("terminated") or (box.get("lastState") or {}).get("terminated")
@@ -72,8 +72,8 @@ def parse_result(status: Body) -> CheckResult | None:
 
 
 def parse_only_container(status: Body, name: str) -> CheckResult | None:
-    """Return the result of a check whose pod has no other container. `name` is the name of the container. Return None until
-    the check has ended.
+    """Return the result of a check from the status of a pod in which the check is the only container. `name` is the name of
+    the container. Return None until the check has ended.
     """
     ended = (_box(status, "containerStatuses", name).get("state") or {}).get("terminated")
     if not ended:
@@ -96,7 +96,9 @@ def _box(status: Body, location: str, name: str) -> Body:
 
 
 def _findings(message: str, code: Any) -> Iterator[PreflightFinding]:
-    """Yield the findings in a message. If the message is malformed, also yield a finding about the message itself."""
+    """Yield the findings in a message, which the check wrote when it ended with the exit code `code`. If the message is
+    truncated or malformed, also yield a finding about the message itself.
+    """
     text = message[:LIMIT].strip()
     data = _json(text)
     if isinstance(data, dict) and "preflight" in data:

@@ -25,7 +25,9 @@ class GroupChecked(NamedTuple):
 
 
 def findings_of_groups(pods: Collection[Pod]) -> dict[str, GroupChecked]:
-    """Return the findings of each group that has findings, by the name of the group's leader pod."""
+    """Return a mapping from the name of a group's leader pod to the findings about the group. Groups without findings are
+    left out, unless a check prevents their engine from starting.
+    """
     if all(pod.preflight is None for pod in pods):
         return {}
     both = any(pod.component == keys.DECODER for pod in pods)
@@ -64,7 +66,7 @@ def line(preflight_finding: PreflightFinding, node: str) -> str:
 
 
 def _lines(members: list[Pod]) -> list[str]:
-    """Return the lines about a group, at most `LINES`."""
+    """Return the lines about the findings of a group, at most `LINES`. `members` are the pods of the group."""
     nodes = {pod.rank: pod.node for pod in members}
     serves = any(pod.rank == 0 and pod.ready for pod in members)
     found = [
@@ -78,7 +80,9 @@ def _lines(members: list[Pod]) -> list[str]:
 
 
 def condition(found: Mapping[str, GroupChecked]) -> Condition | None:
-    """Return the condition Preflight: False while there are findings, None otherwise."""
+    """Return the condition Preflight with the status False, or None if no group has findings. `found` is the result of
+    `findings_of_groups`.
+    """
     if not found:
         return None
     held = any(group.held for group in found.values())
@@ -88,7 +92,9 @@ def condition(found: Mapping[str, GroupChecked]) -> Condition | None:
 
 
 def add_findings(groups: Iterable[Mapping[str, Any]], found: Mapping[str, GroupChecked]) -> tuple[dict[str, Any], ...]:
-    """Return the entries of `status.groups`, each with the findings of the group."""
+    """Return `groups`, the entries of `status.groups`, each with the findings of its group if it has any. `found` is the
+    result of `findings_of_groups`.
+    """
     return tuple(
         {**group, "preflight": list(found[group["name"]].lines)} if group["name"] in found else dict(group)
         for group in groups
