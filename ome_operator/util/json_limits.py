@@ -185,8 +185,8 @@ def decode_to_depth(text: bytes, decode: Decode = DECODE_ALL) -> Any:
 
 
 def truncate_depth(text: bytes) -> bytes:
-    """Return JSON text for a decoder that is not part of this project. Lists and maps below LEVELS are empty in it. Text
-    that is not JSON is returned unchanged.
+    """Return JSON text for a decoder that is not part of this project. Lists and maps that are nested more than `MAX_DEPTH`
+    deep are empty in the result. Text that is not JSON is returned unchanged.
     """
     if text.count(b"{") + text.count(b"[") <= MAX_DEPTH:
         return text
@@ -200,8 +200,8 @@ def truncate_depth(text: bytes) -> bytes:
 
 
 def _truncate(text: bytes) -> bytes:
-    """Return the JSON text without the parts below LEVELS. The text is processed by runs of brackets, because processing
-    single brackets would take a second for the largest possible object.
+    """Return the JSON text without the parts that are nested more than `MAX_DEPTH` deep. The text is processed by runs of
+    brackets, because processing single brackets would take a second for the largest possible object.
     """
     kept, depth, begin = [], 0, 0
     for match in _MARK.finditer(text):

@@ -1,4 +1,6 @@
-"""Decide about the size of a service (docs/demand.md). The function is pure: equal arguments give an equal decision."""
+"""Decide about the size of a service: its numbers of prefill groups, decode groups and routers (docs/demand.md). The
+functions are pure: equal arguments give an equal decision.
+"""
 
 from collections.abc import Sequence
 
@@ -186,8 +188,9 @@ def _least(demand: DemandEstimate, fleet: Fleet, targets: Targets, present: Size
 def _groups_stay(
     targets: Targets, state: ScalingState, now: float, present: Size, routers: int, hold: str, reason: str
 ) -> tuple[SizeDecision, ScalingState]:
-    """Return a decision that does not change the numbers of groups. It may add routers, because their number depends only on
-    the requests in flight.
+    """Return a decision that does not change the numbers of groups. The decision may add routers, because the needed number
+    of routers (`routers`) depends only on the requests in flight. `hold` and `reason` become the fields `hold` and `why` of
+    the decision.
     """
     size = (*present[:2], max(routers, present[2]))
     stays = size == present or at_cap(state, targets, now)
@@ -225,8 +228,8 @@ def _present(fleet: Fleet) -> Size:
 
 
 def change_size(state: ScalingState, now: float, size: Size, hold: str, reason: str) -> tuple[SizeDecision, ScalingState]:
-    """Return a decision that changes the size. It is recorded among the last decisions. `hold` and `reason`
-    become the fields `hold` and `why` of the decision.
+    """Return a decision that changes the size to `size`, and the state in which this decision is recorded as the last one.
+    `hold` and `reason` become the fields `hold` and `why` of the decision.
     """
     made = SizeDecision(now, *size, hold, reason)
     changes = (*(at for at in state.changes if now - at < HOUR), now)[-CHANGES:]
@@ -234,8 +237,8 @@ def change_size(state: ScalingState, now: float, size: Size, hold: str, reason: 
 
 
 def keep_size(state: ScalingState, now: float, size: Size, hold: str, reason: str) -> tuple[SizeDecision, ScalingState]:
-    """Return a decision that changes nothing. It is recorded among the last decisions if a reason of `LASTING` begins or
-    ends with it.
+    """Return a decision that keeps the size `size`, and the next state. The decision is recorded in the state only if one of
+    the reasons in `LASTING` begins or ends with it. `hold` and `reason` become the fields `hold` and `why` of the decision.
     """
     made, state = SizeDecision(now, *size, hold, reason), state._replace(wanted=size)
     lasting = hold if hold in LASTING else ""

@@ -211,13 +211,15 @@ class Basis(StrEnum):
     """The known speed is a lower bound. Prefill: requests waited at each reading of a window, or groups served more
     requests in time than the prediction permits. Decode: a single load was measured, and there is no prediction."""
     PLANNED = "Planned"
-    """Nothing was measured: the prediction of `ome plan`, slowed by its error."""
+    """Nothing was measured. The prediction of `ome plan` is used, with times that are increased by its usual error."""
     FORMER = "Former"
     """Nothing was measured since the configuration of the groups changed. The earlier measurements are used."""
 
 
 class PlannedSpeeds(NamedTuple):
-    """The speed of a group of each role as `ome plan` predicts it, slowed by its error (`sizing/speeds.py`)."""
+    """The speed of a group of each role as `ome plan` predicts it, with times that are increased by the usual error of the
+    prediction (`sizing/speeds.py`).
+    """
 
     work: PrefillWork | None = None
     """The predicted time for which a request occupies a prefill group; None if there is no prediction."""

@@ -38,9 +38,10 @@ def follow(
 ) -> tuple[SizeDecision, ScalingState]:
     """Return the size that a service should have, and the state for the next decision.
 
-    `granted` is called only if the size grows and groups have to be created for it. Groups that do not fit on the nodes are
-    left out of the size, so they are not created, and the decision states this as its reason. `heard` is False if the
-    operator does not read the reports of routers, so that the load is unknown. `planned` is the prediction of `ome plan`.
+    `granted` takes a number of additional groups by role, and returns how many of them fit on the nodes now. It is called
+    only if the size grows and groups have to be created for it. Groups that do not fit on the nodes are left out of the
+    size, so they are not created, and the decision states this as its reason. `heard` is False if the operator does not read
+    the reports of routers, so that the load is unknown. `planned` is the prediction of `ome plan`.
     """
     state = limit_last_size(state, task) if not _goes(state, task, samples, now) else state
     before = state.wanted or task.asked

@@ -54,7 +54,8 @@ class DemandTask(NamedTuple):
     """The targets. If a person or another autoscaler sets the number of groups of a role, this number is both the minimum
     and the maximum of the role."""
     asked: tuple[int, int, int]
-    """Numbers of prefill groups, decode groups and routers that the service should have at present."""
+    """Numbers of prefill groups, decode groups and routers that the service should have at present, before the next
+    decision."""
     peaks: tuple[PeakTime, ...] = ()
     priority: int = 0
     revision: str = ""

@@ -49,7 +49,9 @@ def size_before(decisions: Sequence[Mapping[str, Any]], wanted: Mapping[str, Any
 
 
 def size_in(one: Mapping[str, Any]) -> Size | None:
-    """Return the size in a decision, or in `wanted`, of `status.scaling`; None if a number is missing."""
+    """Return the size in `one`, which is a decision or the field `wanted` of `status.scaling`; None if a number is
+    missing.
+    """
     numbers = [number for name in NAMES if type(number := one.get(name)) is int]
     return (numbers[0], numbers[1], numbers[2]) if len(numbers) == len(NAMES) else None
 

@@ -34,7 +34,7 @@ class ForeignAutoscaler(NamedTuple):
 
 
 def autoscaler(body: Mapping[str, Any]) -> ForeignAutoscaler:
-    """Return an autoscaler from its JSON."""
+    """Return the HorizontalPodAutoscaler whose JSON is `body`."""
     metadata, target = body.get("metadata") or {}, (body.get("spec") or {}).get("scaleTargetRef") or {}
     owners = (_scaled_object(one) for one in metadata.get("ownerReferences") or ())
     return ForeignAutoscaler(
@@ -56,7 +56,9 @@ def _scaled_object(owner: Mapping[str, Any]) -> str:
 
 
 def writer_of(autoscalers: Iterable[ForeignAutoscaler], role_scale: str) -> ForeignAutoscaler | None:
-    """Return the autoscaler that scales the RoleScale of this name; None if there is none."""
+    """Return the autoscaler that scales the RoleScale with the name `role_scale`; None if no autoscaler in `autoscalers`
+    does.
+    """
     return next((one for one in autoscalers if one.target == ("RoleScale", role_scale)), None)
 
 

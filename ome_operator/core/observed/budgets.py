@@ -30,7 +30,7 @@ class PodLabels(NamedTuple):
 
 
 def budget(body: Mapping[str, Any]) -> Budget:
-    """Return a budget from its JSON."""
+    """Return the PodDisruptionBudget whose JSON is `body`."""
     return Budget((body.get("metadata") or {}).get("name") or "", (body.get("spec") or {}).get("selector"))
 
 

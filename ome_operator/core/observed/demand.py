@@ -129,7 +129,7 @@ def _sum_of(leaders: Mapping[str, LeaderReport], name: str, now: float) -> float
 
 
 def _total(values: Iterable[float | None]) -> float | None:
-    """Return the sum of the values; None if any of them is unknown."""
+    """Return the sum of the values; None if any value is None, which means that it is unknown."""
     known = list(values)
     return None if None in known else sum(value for value in known if value is not None)
 

@@ -12,7 +12,8 @@ Exclusion = tuple[str, ...]
 
 
 def exclusion(text: object) -> Exclusion:
-    """Return the nodes that the annotation `ome.io/excluded-nodes` names, at most MOST; () without the annotation.
+    """Return the nodes that `text`, the value of the annotation `ome.io/excluded-nodes`, names; at most MOST nodes, and ()
+    without the annotation.
 
     Invalid names are ignored, because anyone who may write StatefulSets can write any text into the annotation.
     """

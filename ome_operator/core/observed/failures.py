@@ -12,7 +12,8 @@ _FAILURES: Mapping[str, tuple[tuple[str, str], ...]] = {
 
 
 def failure(kind: str, body: Mapping[str, Any]) -> str:
-    """Return why a Deployment cannot create pods, or why an autoscaler cannot read metrics; "" if there is no failure.
+    """Return why the object `body` of the kind `kind` cannot do its work: why a Deployment cannot create pods, or why an
+    autoscaler cannot read metrics. Return "" if there is no failure, and for other kinds.
 
     An autoscaler is disabled while its role has no groups, which is not a failure.
     """

@@ -87,7 +87,7 @@ def child(kind: str, body: Body, owned: str | None = None) -> Child:
 
 
 def _shared(texts: Body, key: str) -> str:
-    """Return a text that many objects contain; "" if `texts` lacks it. Equal texts are the same object."""
+    """Return the text under `key` in `texts`; "" if there is none. Equal texts are returned as the same string object."""
     return intern(str(texts.get(key) or ""))
 
 
@@ -255,8 +255,8 @@ def _shortened(message: str) -> str:
 
 
 def _stuck(container: Body) -> tuple[str, str] | None:
-    """Return the reason and message of a container that waits or has terminated. Return None if the state is part of a
-    normal start.
+    """Return the reason and message of a container that waits or has terminated. Return None for other states, and for a
+    state that is part of a normal start.
     """
     state = container.get("state") or {}
     waiting, terminated = state.get("waiting"), state.get("terminated")

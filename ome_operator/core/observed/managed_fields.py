@@ -38,8 +38,8 @@ _IDENTITY = frozenset({"name", "namespace", "uid", "resourceVersion"})
 
 
 def digest(manifest: Manifest) -> str:
-    """Return the digest of a manifest as 16 hexadecimal digits. Manifests with the same desired content have the same
-    digest.
+    """Return the digest of a manifest as 16 hexadecimal digits. Manifests have the same digest if they have the same
+    content, apart from the fields that `_content` leaves out.
     """
     return _digest(_content(manifest))
 
@@ -61,7 +61,7 @@ def _text_of_pods(spec: Any) -> msgspec.Raw:
 
 
 def _with_pods(content: Manifest, pods: msgspec.Raw) -> Manifest:
-    """Return the content of a workload with a text instead of its pod spec."""
+    """Return the content of a workload with `pods`, the JSON text of its pod spec, in place of the pod spec."""
     spec = content["spec"]
     return {**content, "spec": {**spec, "template": {**spec["template"], "spec": pods}}}
 

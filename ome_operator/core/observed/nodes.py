@@ -120,7 +120,9 @@ class Labels(Mapping[str, str]):
     __slots__ = ("_places", "_values")
 
     def __init__(self, labels: Mapping[str, str], known: "Labels | None" = None) -> None:
-        """Initialize the labels. `known` are other labels whose keys are used if they are the same in the same order."""
+        """Initialize the labels. `known` are labels of an earlier state of the node. If they have the same keys in the same
+        order, their keys are shared. `known` is None if there is no earlier state.
+        """
         if known is None or tuple(known._places) != tuple(labels):
             self._places: dict[str, int] = _places(tuple(sorted(labels)))
             self._values: tuple[str, ...] = tuple(map(intern, map(str, map(labels.__getitem__, self._places))))
@@ -133,8 +135,8 @@ class Labels(Mapping[str, str]):
         return self._values[self._places[key]]
 
     def get(self, key: str, default: Any = None) -> Any:
-        """Return the value of a key, or `default`. This method replaces the method of Mapping, which raises and catches an
-        exception, and is therefore ten times slower.
+        """Return the value of a key, or `default`. This method replaces the method of Mapping, which is ten times slower
+        because it raises and catches an exception.
         """
         position = self._places.get(key)
         return default if position is None else self._values[position]
@@ -165,8 +167,8 @@ class Labels(Mapping[str, str]):
 
 
 def _labels(labels: Mapping[str, str], node: Node | None) -> Labels:
-    """Return the labels of a node. If they equal the labels of the earlier state `node`, return the object of the earlier
-    state.
+    """Return the labels of a node. If they are equal to the labels of `node`, the earlier state of the node, return the
+    labels object of the earlier state. `node` is None if there is no earlier state.
     """
     known = node.labels if node is not None and isinstance(node.labels, Labels) else None
     found = Labels(labels, known)

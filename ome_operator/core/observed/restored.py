@@ -19,8 +19,9 @@ of a worker to the number of its group."""
 
 
 def original_namespace(revision: Revision, service: str, namespace: str) -> str:
-    """Return the namespace for which a restored revision was rendered. A revision counts as restored if no service owns it,
-    and if it was rendered for another namespace than `namespace`. Return "" for every other revision.
+    """Return the namespace for which a restored revision of the service `service` was rendered. A revision counts as
+    restored if no service owns it, and if it was rendered for another namespace than `namespace`. Return "" for every other
+    revision.
 
     A backup is restored without owner references. The service may be serving with a revision that it owns, so the result is
     "" for such a revision, whatever its addresses are.
@@ -29,8 +30,8 @@ def original_namespace(revision: Revision, service: str, namespace: str) -> str:
 
 
 def contacted_namespace(boxes: Iterable[Mapping[str, Any]], labels: Mapping[str, str], namespace: str) -> str:
-    """Return the namespace of the leader that a pod contacts, if it is not `namespace`; "" otherwise. `boxes` are the
-    containers of the pod.
+    """Return the namespace of the leader that a pod contacts, if it is another namespace than `namespace`, the namespace of
+    the pod. Otherwise return "". `boxes` are the containers of the pod, and `labels` its labels.
     """
     service, revision = labels.get(keys.SERVICE) or "", labels.get(keys.REVISION) or ""
     found = (_namespace(value, service, revision) for value in _values(boxes))
@@ -38,7 +39,9 @@ def contacted_namespace(boxes: Iterable[Mapping[str, Any]], labels: Mapping[str,
 
 
 def other_namespace(revision: Revision, service: str, namespace: str) -> str:
-    """Return the namespace in the addresses of a stored revision of a service, if it is not `namespace`; "" otherwise."""
+    """Return the namespace in the addresses of the stored revision `revision` of the service `service`, if it is not
+    `namespace`. Otherwise return "".
+    """
     return _other_namespace(revision.data, revision.name, service, namespace)
 
 

@@ -13,7 +13,9 @@ considered invalid."""
 
 
 def content(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `{"weights": {name of a Service: weight}, "changed": time of the operator's last change in RFC 3339}`."""
+    """Return `{"weights": {name of a Service: weight}, "changed": time of the operator's last change in RFC 3339}` for the
+    HTTPRoute `body`.
+    """
     return {"weights": weights(body), "changed": _changed(body)}
 
 
@@ -31,7 +33,9 @@ def weights(body: Mapping[str, Any]) -> dict[str, int]:
 
 
 def seconds_since(changed: str, now: datetime) -> float:
-    """Return the seconds since a change; infinite if its time is unknown or invalid."""
+    """Return the seconds from `changed`, the time of a change in RFC 3339, until `now`. The result is infinite if the time
+    is unknown ("") or invalid.
+    """
     when = quantity.parse_instant(changed)
     passed = float("inf") if when is None else (now - when).total_seconds()
     return passed if passed > -CLOCK_TOLERANCE else float("inf")

@@ -68,7 +68,7 @@ def made_by_workload(pod: Pod) -> bool:
 
 
 def slices(observed: Observed, uid: str) -> dict[str, Slice]:
-    """Return the existing objects of the service with this UID, by revision."""
+    """Return the existing objects of the service with the UID `uid`, by the name of their revision."""
     workloads: dict[str, list[Child]] = {}
     for child in observed.children.values():
         if child.kind in ("StatefulSet", "Deployment", "PodDisruptionBudget") and controlled_or_adoptable(child, uid):

@@ -189,6 +189,6 @@ def _histograms(works: Iterable[WorkRates], name: str) -> tuple[Buckets, ...]:
 
 
 def _sum(values: Iterable[_Number | None]) -> _Number | None:
-    """Return the sum of the known values; None if none is known."""
+    """Return the sum of the known values; None if all values are unknown (None)."""
     known = [value for value in values if value is not None]
     return sum(known[1:], known[0]) if known else None

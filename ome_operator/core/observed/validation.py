@@ -65,5 +65,7 @@ Validator = Callable[[RevisionUnderTest], ValidationResult]
 
 
 def accept_all(_: RevisionUnderTest) -> ValidationResult:
-    """Accept every revision, for commands that only render a service."""
+    """Accept every revision without applying any rule. Commands that only render a service use this function in place of the
+    rules.
+    """
     return ValidationResult()

@@ -53,7 +53,8 @@ def may_speculate(now: datetime, timeout: float) -> bool:
 
 
 def admit(claims: Iterable[Claim], nodes: Nodes, free: Nodes, now: datetime, timeout: float) -> GangAdmissions:
-    """Decide which of the claims that wait for admission are admitted.
+    """Decide which of the gangs that wait for admission are admitted. `claims` are the claims of all services, `now` is the
+    present time.
 
     nodes       The nodes as if they were empty.
     free        The same nodes with their free capacity.
@@ -117,9 +118,9 @@ def _why(claim: Claim, fit: bool, before: Sequence[str], keeper: Claim | None, g
 
 
 def _keeper(waiting: Iterable[Claim], nodes: Nodes, now: datetime) -> Claim | None:
-    """Return the gang for which nodes are kept free at this time; None if there is none. The choice depends only on the
-    time and the claims, so a restart of the operator does not change it. A gang that did not use capacity that was promised
-    to it, or whose pods could not be created, is never chosen.
+    """Return the claim of the gang for which nodes are kept free at the time `now`; None if there is no such gang. The
+    choice depends only on the time and the claims, so a restart of the operator does not change it. A gang that did not use
+    capacity that was promised to it, or whose pods could not be created, is never chosen.
     """
     window = int(now.timestamp() // timing.RESERVATION.total_seconds())
     if window % 4 != 3:

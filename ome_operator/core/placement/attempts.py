@@ -84,14 +84,12 @@ def advance(
 ) -> Decision:
     """Return the next state of the gangs of a service.
 
-    record       The stored state; None if none is stored.
-    seen         The groups as they are observed.
-    turn         None if the gang is not admitted; otherwise whether it seems to fit.
-    contested    Whether other gangs wait for nodes that this gang wants. In this case even the first placement attempt
-                 needs admission, and pods without a node are removed.
-    timeout      Seconds within which all pods of a gang have to be bound to nodes.
-    gives_way    Whether the groups that hold nodes without serving are removed now to release these nodes. `seen` does not
-                 count these groups as served, even if they served before.
+    record The stored state; None if none is stored. seen The groups as they are observed. turn None if the gang is not
+    admitted; True if it is admitted and seems to fit; False if it is admitted although it does not. contested Whether other
+    gangs wait for nodes that this gang wants. In this case even the first placement attempt needs admission, and pods
+    without a node are removed. timeout Seconds within which all pods of a gang have to be bound to nodes. gives_way Whether
+    the groups that hold nodes without serving are removed now to release these nodes. `seen` does not count these groups as
+    served, even if they served before.
     """
     missing = _missing(seen)
     if not any(missing.values()):
@@ -135,7 +133,7 @@ def to_place(record: Record | None, seen: SeenGroups) -> Numbers:
 
 def _tried(record: Record, seen: SeenGroups, missing: Numbers, contested: bool, timeout: float, now: datetime) -> Decision:
     """Return the next state while a gang is being placed. A gang without any pod on a node is removed only if other gangs
-    need the nodes.
+    need the nodes (`contested`). `missing` is the number of desired groups by role that are not placed.
     """
     told, idle = now.isoformat(timespec="seconds"), not record.since
     if all(count <= record.waiting.get(role, 0) for role, count in missing.items()):

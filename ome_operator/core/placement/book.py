@@ -37,7 +37,8 @@ class ClaimBook:
         return self._claims
 
     def store_claim(self, ref: Ref, claim: Claim | None, now: float, *, gone: bool = False) -> bool:
-        """Store the present claim of a service, or None if the service has none. Return whether the claim has changed.
+        """Store `claim`, the present claim of the service `ref`; None if the service has no claim. Return whether the claim
+        has changed. `now` is the time in seconds since the epoch.
 
         `gone`: True if the service was deleted. The promise to its placement attempt then counts as wasted. Otherwise a user
         could create and delete services again and again, each of which takes a promise.
@@ -97,8 +98,8 @@ class ClaimBook:
             self._shares.record_waste(claim, min(self._timeout(), max(0.0, now - claim.since)), now, self._timeout())
 
     def _there(self, claims: Iterable[Claim]) -> Mapping[Needs, bool]:
-        """Return, for the pods of each claim's promise, whether they fit on the free nodes if the other promises are
-        disregarded.
+        """Return a mapping from the pods of each claim's promise to whether these pods fit on the free nodes. The other
+        promises are disregarded.
         """
         asked = dict.fromkeys(claim.promise for claim in claims)
         if not asked:

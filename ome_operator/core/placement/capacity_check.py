@@ -134,7 +134,9 @@ def _fitting(
     weights: bool,
     excluded: Exclusion,
 ) -> Fitting:
-    """Return the result of `choose_exclusions` for new groups that exclude the nodes `excluded`."""
+    """Return the result of `choose_exclusions` for new groups that exclude the nodes `excluded`. The other parameters are
+    those of `choose_exclusions`.
+    """
     deps, roles = snapshot.deps, roles_by_component(data.get(target) or {})
     wanted = {name: groups.get(name, 1) for name in roles}
     mine = snapshot.slices.get(target, Slice(target, (), ()))
@@ -168,7 +170,9 @@ def _unseen(target: str) -> str:
 
 
 def _placed(found: Slice, roles: Mapping[str, StoredRole], wanted: Mapping[str, int]) -> bool:
-    """Return whether every rank of every desired group is on a node."""
+    """Return whether every rank of every desired group is on a node. `found` holds the objects of the revision, `roles` its
+    stored workloads, and `wanted` the number of desired groups by component.
+    """
     return all(len(group_numbers.on_nodes(name, role.size, found)) >= wanted[name] for name, role in roles.items())
 
 

@@ -86,8 +86,8 @@ class NodeSet:
 
 
 def merge_needs(needs: Needs) -> Needs:
-    """Return needs for the same pods, in which needs with the same demand are combined. If pods of any need exclude other
-    pods from a node, the needs are returned unchanged.
+    """Return `needs`, in which needs with the same demand are combined into one. If pods of any need exclude other pods from
+    a node, the needs are returned unchanged.
     """
     plain = not any(need.alone or need.apart for need in needs)
     return tuple(_merged(needs, lambda _: ())) if plain else needs
@@ -206,8 +206,8 @@ def _apart(number: int, needs: Needs, wanted: Sequence[Need]) -> frozenset[int]:
 
 
 def _merged(needs: Sequence[Need], by: Callable[[Need], tuple[str, ...]]) -> list[Need]:
-    """Combine needs that have the same demand and for which `by` returns the same value. Needs that exclude others from a
-    node stay separate.
+    """Combine needs that have the same demand and for which the function `by` returns the same value. Needs whose pods
+    exclude other pods from a node stay separate.
     """
     alike: dict[object, list[Need]] = {}
     for number, need in enumerate(needs):
@@ -226,5 +226,5 @@ def _components(needs: Iterable[Need]) -> tuple[str, ...]:
 
 
 def join_role_names(needs: Iterable[Need]) -> str:
-    """Return the names of several roles as messages show them."""
+    """Return the names of the roles of `needs`, joined in the form that messages show."""
     return " and ".join(dict.fromkeys(need.title for need in needs))

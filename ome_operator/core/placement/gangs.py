@@ -163,7 +163,7 @@ def _placed(roles: Mapping[str, StoredRole], share: Numbers, served: Groups, fou
 
 
 def _seen(roles: Mapping[str, StoredRole], share: Numbers, served: Groups, placed: Groups, found: Slice) -> SeenGroups:
-    """Return the observed groups as the input of the state machine."""
+    """Return the observed groups as the input of the state machine (`attempts.advance`)."""
     there = {name: len(group_numbers.on_nodes(name, role.size, found) | served[name]) for name, role in roles.items()}
     stays = {name: placed[name] | group_numbers.finishing_groups(name, found) for name in roles}
     pods = (pod for name in roles for pod in group_numbers.pods(name, found) if pod.group not in stays[name])

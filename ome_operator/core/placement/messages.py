@@ -141,7 +141,9 @@ def _called(name: str, number: int) -> str:
 
 
 def _held(lost: Counter[str]) -> list[str]:
-    """Return the parts of a message that state which services hold how many of the places that are not free."""
+    """Return the parts of a message about the places that are not free: one part for each service, with the number of places
+    that it holds.
+    """
     named = lost.most_common()
     messages = [f"{count} {'is' if count == 1 else 'are'} held by {who}" for who, count in named[:NAMED]]
     rest = sum(count for _, count in named[NAMED:])

@@ -102,8 +102,8 @@ def explain(need: Need, nodes: Sequence[Node], lasting: bool) -> str:
 
 
 def _found(stage: _Stage, met: int, nodes: int, passed: str) -> str:
-    """Return a text that states how many nodes meet a requirement (`met`), of the `nodes` nodes that meet the earlier
-    requirements, which `passed` describes.
+    """Return a text that states how many nodes meet the requirement `stage`. Of the `nodes` nodes that meet all earlier
+    requirements, `met` nodes meet it. `passed` describes the earlier requirements.
     """
     of = f"of the {nodes} nodes {passed}".rstrip()
     if met:

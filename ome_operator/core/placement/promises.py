@@ -110,8 +110,8 @@ class Capacity:
         return [promise.key for promise in self._active if _holds(promise, claim)]
 
     def attempts(self, claim: Claim) -> list[Claim]:
-        """Return the gangs that are being placed and whose promises take precedence over a gang that waits, and the gangs
-        that were admitted in this decision.
+        """Return the gangs that a gang that waits has to respect: gangs that are being placed and whose promises take
+        precedence over `claim`, and gangs that were admitted in this decision.
         """
         return [*(promise for promise in self._active if not promise.serves and _holds(promise, claim)), *self._begun]
 
@@ -120,7 +120,9 @@ class Capacity:
         return bool(ground.nodes) and all_fit(asked, ground) and all_fit(combine_needs(self._next, asked), ground)
 
     def _less(self) -> None:
-        """Forget which gangs fitted, because less capacity is free now. Gangs that did not fit still do not fit."""
+        """Discard the stored results for gangs that fitted, because less capacity is free now. The results for other gangs
+        are kept, because these gangs still do not fit.
+        """
         for known in (self._reserved, *(view.known for view in self._views.values())):
             for asked in [asked for asked, fit in known.items() if fit]:
                 del known[asked]

@@ -123,8 +123,8 @@ def _in_scope(scope: Mapping[str, Any], usage: Usage) -> bool:
 
 
 def _only(part: str, spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the containers of a spec in which the amounts in `part`, which is `limits` or `requests`, take the place of the
-    requests.
+    """Return a pod spec whose containers request the amounts that `spec` states in the field `part`, which is `limits` or
+    `requests`.
     """
     out: dict[str, Any] = {}
     for field in ("containers", "initContainers"):

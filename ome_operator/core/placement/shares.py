@@ -23,7 +23,9 @@ class Shares:
         the wasted time had this value."""
 
     def record_waste(self, claim: Claim, seconds: float, now: float, timeout: float) -> None:
-        """Record that capacity was promised to a gang for some seconds and was not used."""
+        """Record that capacity was promised to the gang of `claim` for `seconds` seconds and was not used. `timeout` is the
+        time limit of a placement attempt in seconds.
+        """
         for account in _accounts(claim):
             self._wasted[account] = self._left(account, now) + seconds, now
         for account in [account for account in self._wasted if self._left(account, now) < UNIT / 2 * timeout]:
