@@ -60,7 +60,9 @@ class BadNodes:
         self.avoided: NodesToAvoid = NOBODY
 
     def avoided_nodes(self, namespace: str) -> dict[str, str]:
-        """Return the nodes on which no new group of a service in this namespace is placed: name of the node -> reason."""
+        """Return a mapping from the name of each node on which no new group of a service in the namespace `namespace` is
+        placed to the reason.
+        """
         return self.avoided.avoided_in(namespace) if self._acts else {}
 
     @property
@@ -219,7 +221,9 @@ class BadNodes:
         self._accepted.pop(name, None)
 
     def _avoiders(self, name: str) -> list[record.AvoidingServices]:
-        """Return the namespaces whose services avoid a node ("" if all services do), each with the reason."""
+        """Return the namespaces whose services avoid the node `name`, each with the reason. The namespace "" stands for the
+        services of all namespaces.
+        """
         if name in self.avoided.everybody:
             return [record.AvoidingServices("", self.avoided.everybody[name])]
         spaces = self.avoided.namespaces.items()

@@ -116,7 +116,9 @@ class BenchmarkJobReconciler(StatusReconciler):
 
 
 def _taken(name: str, owner: Mapping[str, Any], ref: Ref) -> ReasonedMessage:
-    """Return the reason why an existing Job of this name, whose controller is `owner`, blocks the BenchmarkJob."""
+    """Return the reason why an existing Job with the name `name`, whose controller is `owner`, prevents the BenchmarkJob
+    `ref` from creating its own Job.
+    """
     if (owner.get("kind"), owner.get("name")) == (ref.kind, ref.name):
         return ReasonedMessage(Reason.WAITING, f"Job {name} of the deleted BenchmarkJob {ref.name} is still being deleted")
     return ReasonedMessage(

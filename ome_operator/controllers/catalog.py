@@ -119,7 +119,7 @@ class CatalogReconciler(StatusReconciler):
         return core.accelerator_status(resource.parsed, deps.nodes.values(), now)
 
     def _absent(self, resource: Resource) -> list[str]:
-        """Return a sentence for each object to which this object refers and that does not exist."""
+        """Return a sentence for each object that does not exist although `resource` refers to it."""
         deps, parsed = self._cluster.deps(), resource.parsed
         if isinstance(parsed, Invalid) or not deps.policy.sees_cluster:
             return []

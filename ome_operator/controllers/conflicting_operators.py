@@ -56,7 +56,7 @@ class ConflictingOperators:
         await repeat("the check for other operators", self.check, lambda: every)
 
     async def check(self) -> None:
-        """Check once. A Lease that cannot be read now is read by the next check."""
+        """Check once for conflicting operators. If a Lease cannot be read, the next check reads it again."""
         try:
             found = await (self._listed() if self._scope.cluster_kinds else self._claimed())
         except KubeError as error:

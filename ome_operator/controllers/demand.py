@@ -258,7 +258,7 @@ class DemandScaler:
         return state
 
     def _store(self, ref: Ref, task: DemandTask, followed: _DemandMemory, made: SizeDecision, now: float) -> None:
-        """Let the next reconciliation write the decision if it is new, or if the stored decision is old."""
+        """Let the next reconciliation write the decision `made` if it is new, or if the stored decision is old."""
         before, after = followed.stored_status or {}, _status(task, followed, made)
         moved = any(before.get(name) != after.get(name) for name in ("mode", "wanted", "applied"))
         differs = before.get("why") != after.get("why")
@@ -280,7 +280,7 @@ class DemandScaler:
 
 
 def _reasons(scaling: Mapping[str, Any]) -> list[Any]:
-    """Return the reason of a decision, the sources of its speeds, and the measured configurations, from `status.scaling`."""
+    """Return, from `status.scaling`, the reason of a decision, the sources of its speeds and the measured configurations."""
     learned = scaling.get("learned")
     found = learned.get("configurations") if isinstance(learned, dict) else None
     return [found, *(scaling.get(name) for name in ("hold", "atMaximum", "speeds"))]

@@ -78,7 +78,7 @@ def _well_known(names: str) -> WellKnown:
 
 
 def _settled(settings: Settings) -> Deps:
-    """Return a `Deps` with the fields that stay the same while the operator runs."""
+    """Return a `Deps` in which the fields are set that stay the same while the operator runs."""
     return Deps(
         policy=settings.policy, well_known=_well_known(settings.well_known_models), judge=Validator(settings.lint_refuse)
     )

@@ -188,8 +188,8 @@ class MetricsCollector:
         return seconds_since(earliest, self._wall())
 
     def _recycled(self) -> Mapping[tuple[str, ...], float]:
-        """Return the number of recycled groups by reason and node. Nodes that no longer exist are left out, because the
-        number of node names would be unbounded.
+        """Return the number of recycled groups by reason and node. Nodes that no longer exist are left out, because
+        otherwise the number of node names would have no limit.
         """
         for key in [key for key in self._recycles if key[1] and self._cluster.node(key[1]) is None]:
             del self._recycles[key]

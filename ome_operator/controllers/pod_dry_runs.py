@@ -66,7 +66,7 @@ class PodDryRuns:
         return found.why_not
 
     async def check_policy(self) -> PolicyState:
-        """Test the policy, and return the result. The result is cached unless it is unknown."""
+        """Test the policy, and return its state. The state is cached unless it is unknown."""
         found = await self._tried()
         if found.state == BINDS and self._scope.cluster_kinds:  # without this right, the policy cannot be read
             found = await self._read(found)

@@ -188,7 +188,7 @@ class Policies:
         return str(found[0]["metadata"]["name"]) if found else ""
 
     async def _user(self) -> str:
-        """Return the user name under which the API server knows the operator."""
+        """Return the user name that the API server assigns to the operator's requests."""
         try:
             return await self._client.authenticated_user()
         except KubeError as error:

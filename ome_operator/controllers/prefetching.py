@@ -17,7 +17,9 @@ LISTED = 16
 
 
 def starting_directories(cluster: ClusterCache, node: str, roots: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the directories below `roots` that starting pods of a node mount, sorted; at most `LISTED`."""
+    """Return the directories below `roots` that pods on the node `node` mount and whose groups are starting; sorted, and at
+    most `LISTED`.
+    """
     found = set[str]()
     for pod in cluster.pods_on(node):
         if group_is_starting(pod, cluster.pods_of(*pod_group(pod))):

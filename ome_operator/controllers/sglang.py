@@ -53,7 +53,7 @@ class SglangReconciler(StatusReconciler):
     async def _made(self, resource: Resource, made: Resource | None) -> ReasonedMessage:
         """Write the ome.io object, unless it was already written for the present spec of the sglang.ai object. The values
         that the operator chooses for the ome.io object are thus chosen only once for each edit (decisions 2). Return why the
-        object was not written, or `NOTHING`. `made` is the existing ome.io object, or None.
+        object was not written, or `NOTHING`. `made` is the existing ome.io object; None if it does not exist.
         """
         source = convert.source(resource.parsed)
         if made is not None and made.annotations.get(keys.SOURCE_DIGEST) == source:

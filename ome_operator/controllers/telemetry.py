@@ -155,7 +155,7 @@ class Telemetry:
         return _Known(due_at=now + zlib.crc32(pod.uid.encode()) % 1000 / 1000 * min(self._interval, spread))
 
     async def walk(self, pages: RouterPages) -> None:
-        """Request the summary of every router once."""
+        """Request the summary of every router once, in the way that `pages` defines."""
         self._pods = self._present()
         await self._round(pages, self._pods)
 
@@ -305,7 +305,9 @@ class Telemetry:
         return failing_pairs(self.reports(pods))
 
     def _hold(self, now: float) -> str:
-        """Return why no leader of any service may be recycled for not responding; "" if recycling is allowed."""
+        """Return why no leader of any service may be recycled now for not responding, as a sentence; "" if recycling is
+        allowed.
+        """
         silent: dict[Ref, set[float]] = {}
         for pod in self._pods:
             report = self._known.get(pod.uid, _Known()).report

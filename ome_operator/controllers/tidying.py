@@ -17,7 +17,7 @@ number."""
 
 
 async def tidy(cluster: ClusterCache, resync: float, gone: Callable[[], int], look_s: float = LOOK_S) -> NoReturn:
-    """Discard old data periodically, forever. Between two times, every key is reconciled once or twice, and thereby
+    """Discard old data periodically, forever. Between two such deletions, every key is reconciled once or twice, and thereby
     requests the data that it still needs.
 
     Data is discarded earlier if as many services have been deleted as exist (plus `FEW`). So the data about deleted

@@ -109,7 +109,7 @@ def _unanswered(execution: Execution, key: str, error: KubeError) -> Result:
 
 
 async def _quotas(client: Client, namespace: str) -> tuple[Sequence[Manifest], str]:
-    """Return the ResourceQuotas of a namespace, and a remark if the operator may not read them."""
+    """Return the ResourceQuotas of a namespace, and a remark if the operator may not read them ("" if it may)."""
     try:
         return await client.list_objects("ResourceQuota", namespace), ""
     except Forbidden as error:

@@ -86,7 +86,7 @@ class Executor:
         await self._together(execution, (self._recycle(execution, recycle) for recycle in plan.recycle))
 
     def _stored(self, execution: Execution, manifest: Manifest) -> bool:
-        """Return whether the API server stores this ControllerRevision with the wanted content."""
+        """Return whether the API server stores the ControllerRevision `manifest` with the wanted content."""
         child = self._own(execution, _key(manifest))
         return child is not None and child.hash == _hash(manifest)
 
@@ -96,7 +96,9 @@ class Executor:
         return found is not None and not found.deleting
 
     def _own(self, execution: Execution, key: Key) -> Child | None:
-        """Return the object of this kind and name if the service controls it; otherwise None."""
+        """Return the object with the kind and name `key` if the service controls it; None if it does not exist or belongs to
+        another owner.
+        """
         found = self._cluster.children_of(execution.namespace, execution.service.ref.name).get(key)
         return found if found is not None and found.owner == execution.service.uid else None
 
@@ -152,8 +154,8 @@ class Executor:
         execution.record_applied(key, applied, child if isinstance(child, Child) else None, new=not apply.uid)
 
     async def _may_bind(self, execution: Execution, apply: Apply) -> bool:
-        """Return whether a RoleBinding may be applied: its Role, read live, belongs to the service. This is checked because
-        a binding applies to any Role of that name. Return True for all other objects.
+        """Return whether `apply` may be executed. A RoleBinding may be applied only if its Role, read live, belongs to the
+        service, because the binding grants the rights of any Role with that name. The result is True for all other objects.
         """
         if apply.after is None or apply.after[0] != "Role":
             return True

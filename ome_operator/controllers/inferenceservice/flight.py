@@ -63,7 +63,7 @@ class Flight:
             logger.exception("cannot record a reconciliation of %s/%s", ref.namespace, ref.name)
 
     def forget(self, ref: Ref) -> None:
-        """Forget a service that is gone."""
+        """Discard the recordings of a deleted service."""
         self._kept.forget(ref)
 
     def write(self, reason: str, only: Ref | None = None) -> "asyncio.Task[Path | None]":

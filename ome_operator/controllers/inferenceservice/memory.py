@@ -103,17 +103,21 @@ class StartingPods(NamedTuple):
 
 
 def retry_delay(tries: int) -> float:
-    """Return the seconds before the next attempt, after this number of failed attempts."""
+    """Return the seconds before the next attempt, after `tries` failed attempts."""
     return min(LONGEST, STEP * 2.0 ** max(0, min(tries - PATIENCE, 10)))
 
 
 def _brief(reason: str, tries: int) -> bool:
-    """Return whether a failure may disappear with the next attempt."""
+    """Return whether a failure with the reason `reason` may disappear with the next attempt. `tries` is the number of failed
+    attempts.
+    """
     return reason in (Reason.CONFLICT, Reason.SERVER_ERROR) and tries < PATIENCE
 
 
 def _wait(reason: str, tries: int) -> float:
-    """Return the seconds before the next attempt at a write that was refused for this reason."""
+    """Return the seconds before the next attempt at a write that was refused for the reason `reason` (`Refusal.reason`).
+    `tries` is the number of failed attempts.
+    """
     if _brief(reason, tries):
         return SOON
     return STEP if reason == Reason.WAITING else retry_delay(tries)
@@ -229,7 +233,7 @@ class ServiceMemory:
         self.capacity = {key: CapacityAnswer(why, tries, now + lasts)}
 
     def next_check(self, now: float) -> float | None:
-        """Return the seconds until the next stored refusal expires; None if there is none.
+        """Return the seconds until the next stored refusal expires; None if no refusal is stored.
 
         Every reconciliation calls this method, because the queue stores a single time for the next reconciliation of a
         service: the earliest requested time.

@@ -138,7 +138,7 @@ class InferenceServiceReconciler:
     # --- planning -----------------------------------------------------------------------------------------------------
 
     async def _check_capacity(self, ref: Ref, memory: ServiceMemory, plan: Plan, result: Result) -> None:
-        """Check the capacity that a plan asks for. The caller executes no effect of this plan.
+        """Check whether the nodes have the capacity that `plan` asks for. The caller executes no effect of this plan.
 
         A plan that asks for a check keeps every group of the serving revision. The execution of such a plan would remove
         the draining annotation from leaders that are about to be stopped. The plan after the check would set the annotation

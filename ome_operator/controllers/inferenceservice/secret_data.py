@@ -17,7 +17,7 @@ def router_key() -> dict[str, str]:
 
 
 def ssh_keys() -> dict[str, str]:
-    """Return a new host key and a new user key as a mapping: file name of OpenSSH -> content."""
+    """Return a new host key and a new user key, as a mapping from the names of OpenSSH's files to their contents."""
     host, user = _pair(), _pair()
     return {
         "ssh_host_ed25519_key": host[0],

@@ -58,8 +58,8 @@ def autoscaler_adds_nodes(resource: Resource, memory: ServiceMemory, now: dateti
 
 
 def _since(resource: Resource, now: datetime) -> str:
-    """Return the start of the present placement attempt. Outside of an attempt, return the earliest time at which a group
-    that had served lost a rank; "" if there is none. Times have the format RFC 3339.
+    """Return the time at which the present placement attempt began. Outside of an attempt, return the earliest time at which
+    a group that had served lost a rank; "" if no such group has lost a rank. Times have the format RFC 3339.
     """
     if _tries(resource):
         return str(resource.status["placement"]["since"])

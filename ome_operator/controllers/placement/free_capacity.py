@@ -53,8 +53,8 @@ class FreeCapacity:
         return self._free
 
     def nodes_without(self, services: Iterable[Ref], *, foreign: bool) -> Mapping[str, Node]:
-        """Return the free capacity as it would be without the pods of these services. If `foreign` is False, foreign pods
-        are left out, too.
+        """Return the nodes with the free capacity that they would have without the pods of `services`. If `foreign` is
+        False, foreign pods are left out, too.
         """
         free, nodes, but = self.nodes(), self._cluster.deps().nodes, {(ref.namespace, ref.name) for ref in services}
         other = set() if foreign else self._foreign.recently_read_nodes()

@@ -123,7 +123,8 @@ class Gangs:
         return any(has_capacity(needs, (), free) for needs in asked)
 
     def report_claim(self, ref: Ref, claim: Claim | None, now: datetime, *, moves: bool = False, gone: bool = False) -> None:
-        """Store the present claim of a service, or None if it has no claim. A change may admit services that wait.
+        """Store `claim`, the present claim of the service `ref`; None if the service has no claim. A change of the claim may
+        admit services that wait.
 
         `moves`: True if the service may still be freeing nodes for the capacity that was promised to it. `gone`: True if the
         service was deleted.
@@ -230,8 +231,8 @@ class Gangs:
         )
 
     async def check_second_copy(self, needs: Needs) -> str:
-        """Return why these pods do not fit beside all pods of the cluster, the service's own included; "" if they fit. Only
-        nodes whose foreign pods have been read are considered (at most 100).
+        """Return why the pods `needs`, a second copy of a service, do not fit beside all existing pods of the cluster, the
+        service's own included; "" if they fit. Only nodes whose foreign pods have been read are considered (at most 100).
         """
         free = self._capacity.nodes()
         if has_capacity(needs, (), free):
@@ -333,7 +334,7 @@ _MINE = "this service, which is releasing them"
 
 
 def _asks(claim: Claim) -> bool:
-    """Return whether services whose pods are on no node yet have to yield to this claim."""
+    """Return whether services whose pods are on no node yet have to yield to the claim `claim`."""
     return claim.serves or not claim.trying
 
 
