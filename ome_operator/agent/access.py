@@ -38,8 +38,8 @@ def find_homes(roots: Iterable[Path]) -> list[Path]:
 
 
 def namespace_of(home: Path) -> str | None:
-    """Return the namespace that owns the directories in a `.ome` directory. The result is "" for cluster-scoped models, and
-    None if the location of the `.ome` directory determines no owner.
+    """Return the namespace that owns the directories of weights in `home`, a directory named `.ome`. The result is "" for
+    cluster-scoped models, and None if the location of `home` determines no owner.
     """
     if NAMESPACES not in home.parts:
         return ""
@@ -47,8 +47,8 @@ def namespace_of(home: Path) -> str | None:
 
 
 def owner_of(folder: Path, digest: str, manifest: Manifest) -> str | None:
-    """Return the namespace that owns the directory `digest` in the `.ome` at `folder`: "" for cluster-scoped models, None
-    if the directory has no owner.
+    """Return the namespace that owns the directory `digest` of weights in `folder`, a directory named `.ome`. The result is
+    "" for cluster-scoped models, and None if the directory has no owner.
     """
     if len(digest) == LEGACY_DIGITS:
         return "" if manifest.models and all(label.startswith(_SHARED) for label in manifest.models) else None

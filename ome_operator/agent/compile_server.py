@@ -261,8 +261,9 @@ class CompileServer:
 
 
 def of(roots: tuple[str, ...], gigabytes: float, uid: Callable[[str], Awaitable[str]]) -> CompileServer:
-    """Return the server for the compile caches below `roots`. `gigabytes` is the maximum size of all caches together; with
-    0, the server answers no pods and removes the caches. `uid` asks the API server for the UID of a namespace.
+    """Return the server for the compile caches below the directories `roots`. `gigabytes` is the maximum size of all caches
+    together. If it is 0, the server sends no caches to pods and removes the caches. `uid` asks the API server for the UID of
+    a namespace.
     """
     return CompileServer(CompileStore(roots, int(gigabytes * 1e9)), uid)
 

@@ -56,7 +56,7 @@ archive, it begins with the last byte that arrived."""
 
 
 class CacheRefused(OmeError):
-    """There is no archive, or an archive is not accepted, for the reason in the message."""
+    """Error: there is no archive, or an archive is not accepted. The message states the reason."""
 
 
 class CachePlace(NamedTuple):
@@ -168,8 +168,9 @@ class CompileStore:
         os.utime(counter, (now, now))
 
     def served(self, place: CachePlace, hardware: str) -> bool:
-        """Record that an engine serves. Return whether the agent accepts the cache of this engine: True if the agent has no
-        archive for this hardware yet. Raises CacheRefused if no archive may be stored in the directory now.
+        """Record that an engine serves on the hardware `hardware`. Return whether the agent accepts the cache of this
+        engine. The agent accepts it if `place` has no archive for this hardware yet. Raises CacheRefused if no archive may
+        be stored in the directory now.
         """
         with self._lock:
             _named(place, hardware, _LOADS).unlink(missing_ok=True)
@@ -293,7 +294,7 @@ def _is_whole(file: BinaryIO) -> bool:
 
 
 def _folders(folder: Path) -> list[Path]:
-    """Return the directories in a directory, without symbolic links; [] if `folder` itself is not a directory."""
+    """Return the directories in `folder`, without symbolic links; [] if `folder` itself is not a directory."""
     if folder.is_symlink():
         return []
     try:

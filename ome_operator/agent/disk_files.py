@@ -35,8 +35,8 @@ def has_size(path: Path, size: int) -> bool:
 
 
 def check_file(path: Path, file: RemoteFile, *, limit: int | None = None) -> Checker:
-    """Pass the bytes of the file at `path`, or its first `limit` bytes, through a checker for `file`, and return the
-    checker.
+    """Pass the bytes of the file at `path`, or only its first `limit` bytes, through a checker, and return the checker.
+    `file` contains the expected hash and size. If `limit` is None, all bytes are passed.
     """
     checker = Checker(file.hash, file.size)
     left = file.size if limit is None else limit

@@ -45,7 +45,7 @@ POLL_SECONDS = 0.2
 
 
 class DownloadFailed(OmeError):
-    """The model cannot be downloaded now; the text of the exception states why."""
+    """Error: the model cannot be downloaded now. The text of the exception states why."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -279,7 +279,7 @@ class Download:
 
 
 def _prove(path: Path, file: RemoteFile) -> tuple[int, ...] | None:
-    """Return the CRC-32 of each block if the file at `path` has the expected hash, otherwise None.
+    """Return the CRC-32 of each block of the file at `path` if the file has the hash that `file` contains; otherwise None.
 
     A file whose source publishes only a size is never reused, because equal sizes do not prove equal contents.
     """

@@ -161,7 +161,7 @@ class Agent:
             await asyncio.sleep(TICK)
 
     def alive(self) -> tuple[bool, str]:
-        """Return whether the loop is running, and a text for the probe."""
+        """Return whether the loop is running, and a text for the liveness probe."""
         age = self._clock() - self._ticked_at
         return age < 120, "ok" if age < 120 else f"the last pass was {age:.0f} s ago"
 
@@ -175,7 +175,7 @@ class Agent:
         return from_api.uid(await self._client.get("Namespace", "", namespace))
 
     def _namespaced(self) -> dict[str, tuple[str, str]]:
-        """Return UID -> (namespace, root directory) of the BaseModels that belong on this node."""
+        """Return the BaseModels that belong on this node, as a mapping from their UIDs to (namespace, root directory)."""
         namespaced = {uid: model for uid, model in self._models.items() if model.namespace}
         selected = {uid: model for uid, model in namespaced.items() if self._try({}, uid, partial(self._wanted, model))}
         roots, misplaced = self._settings.roots, self._settings.locations.misplaced_message
@@ -294,7 +294,7 @@ class Agent:
         await self._unused_directories.remove(spec.get("remove") or ())
 
     def _entries(self) -> Iterator[Mapping[str, Any]]:
-        """Return the record's entry of each model."""
+        """Yield the entry of each model in the record."""
         for work in self._works.values():
             yield record.entry(work.model, work.report())
         for uid, why in self._broken.items():

@@ -72,8 +72,8 @@ def dump_file(file: VerifiedFile) -> dict[str, Any]:
 
 
 def _load(file: Any) -> VerifiedFile:
-    """Parse the entry of a file. Raises one of PARSE_ERRORS if the text is malformed, because other programs may have
-    changed the manifest.
+    """Parse the entry of a file in a manifest. Raises one of the exceptions in `PARSE_ERRORS` if the entry is malformed,
+    because other programs may have changed the manifest.
     """
     name, size, proof = text(file["name"]), int(file["size"]), Hash.parse(text(file["hash"]))
     return VerifiedFile(name, size, proof, numbers(file["blocks"]), texts(file.get("members")))
@@ -92,7 +92,7 @@ def read_manifest(path: Path) -> Manifest | None:
 
 
 def _manifest(body: Any) -> Manifest:
-    """Parse a manifest. Raises one of PARSE_ERRORS."""
+    """Parse a manifest. Raises one of the exceptions in `PARSE_ERRORS` if it is malformed."""
     files = tuple(_load(file) for file in body["files"])
     models, paths = (texts(body.get(name)) for name in ("models", "paths"))
     uri, revision, verified = (text(body[name]) for name in ("uri", "revision", "verifiedAt"))

@@ -37,8 +37,8 @@ class Namespaces:
         """Whether the namespace of a model has not been checked yet, because the API server has not answered."""
 
     def is_checked(self, model: str) -> bool:
-        """Return whether the namespace of the model with this UID was checked. Only then do the files on this disk belong
-        to the namespace.
+        """Return whether the namespace of the model with the UID `model` was checked. Before the check, files on this disk
+        may belong to a former namespace of the same name.
         """
         return model in self._settled
 
@@ -85,7 +85,7 @@ class Namespaces:
 
 
 def _namespaces_on_disk(roots: Iterable[str]) -> set[str]:
-    """Return the namespaces that have a folder below a root."""
+    """Return the names of the namespaces that have a folder below one of `roots`."""
     folders = [folder for root in roots for folder in (Path(root) / NAMESPACES).glob("*")]
     return {folder.name for folder in folders if folder.name != FORMER and folder.is_dir() and not folder.is_symlink()}
 
@@ -107,7 +107,9 @@ def _move_foreign(namespace: str, uid: str, roots: Iterable[Path]) -> None:
 
 
 def mark(namespace: str, uid: str, roots: Iterable[Path]) -> None:
-    """Record the UID of a namespace in its folders below these roots, except where a UID is recorded already."""
+    """Record `uid`, the UID of the namespace `namespace`, in the folders of the namespace below `roots`. A folder in which a
+    UID is recorded already stays unchanged.
+    """
     for root in roots:
         folder = root / NAMESPACES / namespace
         linked = folder.parent.is_symlink() or folder.is_symlink()

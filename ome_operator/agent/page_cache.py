@@ -29,9 +29,9 @@ def memory(meminfo: Path = MEMINFO, cgroup: Path = CGROUP) -> MemoryState:
 
 
 def container(cgroup: Path = CGROUP) -> ContainerMemory | None:
-    """Return the memory of this container, or None if it has no memory limit. `cgroup` is the mount point of cgroups, at
-    which a container sees its own cgroup: of version 2, or of version 1 with a directory `memory`. Raises OSError,
-    KeyError or ValueError if the files of the cgroup cannot be read or parsed.
+    """Return the memory of this container; None if the container has no memory limit. `cgroup` is the mount point of
+    cgroups, at which a container sees its own cgroup: of version 2, or of version 1 with a directory `memory`. Raises
+    OSError, KeyError or ValueError if the files of the cgroup cannot be read or parsed.
     """
     versions = (
         (cgroup, ("memory.max", "memory.current", "memory.stat"), "inactive_file"),

@@ -52,7 +52,9 @@ def authorization_header(token: str, method: str, address: str, namespace: str, 
 
 
 class PeerSource:
-    """A source that downloads a file from a peer that has the file, otherwise from the original source."""
+    """A source of files. It downloads a file from another agent (a peer) if a peer has the file, and otherwise from the
+    original source.
+    """
 
     def __init__(
         self,
@@ -136,7 +138,9 @@ class PeerSource:
         return min(candidates)[2] if candidates else ""
 
     async def _ask(self, peer: str, file: RemoteFile) -> int | None:
-        """Return how many files a peer is serving at present, or None if the peer does not have this file."""
+        """Return how many files the peer with the URL `peer` is serving at present; None if the peer does not have the file
+        `file` or does not answer.
+        """
         assert self._session is not None
         try:
             headers = {"Authorization": self._header("HEAD", peer, file)}
@@ -163,7 +167,9 @@ class PeerServer:
     def __init__(
         self, roots: Iterable[str], token: str, clock: Callable[[], float] = time.monotonic, *, own_address: str = ""
     ) -> None:
-        """Initialize the server. `own_address` is the address at which other agents contact it; "" if it is not known."""
+        """Initialize the server. `roots` are the directories below which the agent stores weights. `token` is the token that
+        all agents share. `own_address` is the address at which other agents contact the server; "" if it is not known.
+        """
         self._roots, self._token, self._clock = [Path(root) for root in roots], token, clock
         self._own_address = own_address
         self._index: dict[tuple[str, str], Path] = {}
@@ -215,7 +221,9 @@ class PeerServer:
         return next((path for key in keys if (path := self._index.get(key)) is not None and path.is_file()), None)
 
     def _scan(self) -> dict[tuple[str, str], Path]:
-        """Return (namespace, hash) -> path of every verified file below the roots that has a hash."""
+        """Return a mapping from (namespace, hash) to the path of a verified file. It contains every verified file below the
+        roots that has a hash.
+        """
         files = (
             file for home in find_homes(self._roots) for file in proven_files(home) if file.verified.hash.algorithm != "size"
         )

@@ -54,7 +54,7 @@ class MemoryState(NamedTuple):
     inactive_file: int
     """Bytes of cached files that were read only once, or not recently. The kernel drops these first."""
     container: ContainerMemory | None = None
-    """None if the container has no limit."""
+    """The memory of the agent's container; None if the container has no limit."""
 
 
 def weights_in_order(sizes: Mapping[str, int]) -> list[str]:
@@ -91,7 +91,7 @@ def room(memory: MemoryState, held: int = 0) -> tuple[int, str]:
 
     Only free memory and inactive pages of files are used, so that no page is dropped that a running engine uses. `held` is
     the number of bytes that were read ahead for engines that have not read them yet: these pages are inactive, but must
-    stay. If engines have read these pages meanwhile, they are no longer inactive, and the result is smaller than necessary.
+    stay. Once engines have read these pages, the pages are no longer inactive, and the result is smaller than necessary.
     """
     reserve = max(RESERVE, int(memory.total * RESERVED_SHARE))
     node = min(memory.available - held, memory.free + max(0, memory.inactive_file - held)) - reserve

@@ -100,7 +100,9 @@ def _find(roots: Iterable[Path]) -> tuple[Directory, ...]:
 
 
 def directories(home: Path) -> list[Directory]:
-    """Return the complete and incomplete directories of weights in a `.ome`; directories with other names are ignored."""
+    """Return the complete and incomplete directories of weights in `home`, a directory named `.ome`. Directories whose names
+    are not those of weights are ignored.
+    """
     names = {entry.name.partition(".")[0] for entry in home.iterdir()}
     return [_directory(home, name) for name in sorted(names) if _DIGEST.fullmatch(name)]
 

@@ -42,7 +42,9 @@ def find_damaged_files(root: Path, manifest: Manifest, *, sample: float, chance:
 
 
 def block_crc(path: Path, number: int) -> int:
-    """Return the CRC-32 of one block of a file."""
+    """Return the CRC-32 of a block of a file. `number` is the index of the block, from 0; a block has `hashes.BLOCK`
+    bytes.
+    """
     crc, left = 0, BLOCK
     with path.open("rb") as stream:
         stream.seek(number * BLOCK)

@@ -130,8 +130,8 @@ class Work:
         return record.Report(record.READY, manifest.revision, (self._directory,), size, size, verified_at=at)
 
     async def run(self, over: TurnCheck = lambda: False) -> None:
-        """Run one pass over the model. The pass ends early when `over` returns true. Errors are not raised, but reported as
-        the state of the model.
+        """Run one pass over the model: download or verify its files. The pass ends early when `over` returns true. Errors
+        are not raised, but reported as the state of the model.
         """
         try:
             await self._run(over)
@@ -289,7 +289,7 @@ class Work:
             self._report.message = shorten_text("; ".join(filter(None, (message, why))))
 
     def _postponed(self) -> str:
-        """Return the reason why the facts must not be read now, or ""."""
+        """Return the reason why the facts must not be read now; "" if they may be read."""
         ended, clock = self.store.interrupted_readings(), time.monotonic()
         if ended and not self._may_read_at:
             self._may_read_at = clock + self._settings.again_last * ended
@@ -330,8 +330,8 @@ class Work:
 
 
 def _secret(folder: Path, name: str) -> dict[str, str]:
-    """Return the keys and values of a mounted Secret, or {} if the Secret is not mounted. Only the last component of
-    `name` is used, so that a name cannot refer to another folder.
+    """Return the keys and values of the Secret `name`, which is mounted below `folder`; {} if the Secret is not mounted.
+    Only the last component of `name` is used, so that a name cannot refer to another folder.
     """
     path = folder / Path(name).name
     if not path.is_dir():
