@@ -24,9 +24,7 @@ class CommandBuilder(NamedTuple):
         return shlex.join([*words, *self.flags])
 
     def step(self, message: str) -> tuple[str, str]:
-        """Split a next step into the sentence and the command at the end of the sentence. Return "" for a part that is
-        missing.
-        """
+        """Split `message`, the next step of a user, into its sentence and the command at its end. A missing part is ""."""
         match = _COMMAND.search(message, message.rfind(";") + 1)
         if match is None:
             return message, ""
@@ -84,8 +82,8 @@ def of_service(
 
 
 def of_rank(tree: Tree, role: str, group: int, rank: int, shell: CommandBuilder, *, previous: bool = False) -> str:
-    """Return the command that shows the log of a rank. For the router, the command shows the logs of all pods. If `previous`
-    is true, the command shows the log of the container that ended last.
+    """Return the command that shows the log of a rank. For routers, the command shows the logs of all of their pods. If
+    `previous` is true, the command shows the log of the previous container, which has ended.
     """
     place = () if role == keys.ROUTER else ("--group", str(group), "--rank", str(rank))
     last = ("--previous",) if previous else ()

@@ -1,5 +1,5 @@
-"""Explains why a service is not ready, as chains of links from the service down to the reason. Ranks of a group with the
-same reason share a chain.
+"""Explain why a service is not ready, as chains of objects. A chain leads from the service to the object with the problem.
+Ranks of a group with the same problem share a chain.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -45,8 +45,9 @@ class Change(NamedTuple):
 
 
 def changes(before: "TargetOutcome | None", after: "TargetOutcome | None") -> tuple[Change, ...]:
-    """Return the objects that are added, changed and removed. Two objects of different revisions that correspond to each
-    other (same kind, component and group) are returned as one changed object.
+    """Return the objects that are added, changed and removed between two outcomes. An outcome is None if the service does
+    not exist. Two objects of different revisions that correspond to each other (same kind, component and group) are returned
+    as one changed object.
     """
     old, new = _parts(before), _parts(after)
     found = [*_one_by_one(old, new, before.revision if before else "", after.revision if after else "")]

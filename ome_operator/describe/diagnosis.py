@@ -134,7 +134,9 @@ def _undo(tree: Tree, back: str) -> str:
 
 
 def _broken(rank: Rank) -> bool:
-    """Return whether a rank has a problem that requires action and that an older revision may not have."""
+    """Return whether a rank has a problem that requires a person's action and that pods of an older revision may not
+    have.
+    """
     if rank.reason in WORDS:
         return WORDS[rank.reason].state is State.BROKEN
     record = record_of(rank.reason)

@@ -27,8 +27,8 @@ _COLOURS = {ADDED: "green", CHANGED: "yellow", REMOVED: "red"}
 
 
 def service(tree: Tree, *, every: bool = False) -> Drawn:
-    """Return the tree of a service for a terminal. If `every` is true, the tree contains every rank, otherwise only the
-    ranks that are not ready, have restarted or are draining.
+    """Return the tree of a service for a terminal. If `every` is true, the tree contains every rank. Otherwise it contains
+    only the ranks that are not ready, have restarted or are draining.
     """
     head = Text.assemble(_mark(tree.ready), " ", (tree.name, "bold"), (f"  in {tree.namespace}", "dim"))
     drawn = Drawn(head, guide_style="dim")

@@ -77,7 +77,9 @@ def _lists(old: Sequence[Any], new: Sequence[Any], path: str) -> Iterator[Edit]:
 
 
 def _named(items: Sequence[Any]) -> dict[str, Any] | None:
-    """Return the items of a list by the key that identifies each item. Return None if no key identifies all items."""
+    """Return the items of a list by the value of the field that identifies each item, such as `name`. Return None if no
+    field identifies all items.
+    """
     for key in ("name", "mountPath", "containerPort", "key"):
         found = {str(item[key]): item for item in items if isinstance(item, Mapping) and key in item}
         if len(found) == len(items):
@@ -105,7 +107,7 @@ def _words(old: Sequence[str], new: Sequence[str], path: str) -> Iterator[Edit]:
 
 
 def _once(pairs: Iterable[tuple[str, str]]) -> set[str]:
-    """Return the flags that occur exactly once."""
+    """Return the flags that occur exactly once in `pairs`, the result of `_flags`."""
     return {name for name, count in Counter(name for name, _ in pairs).items() if name and count == 1}
 
 

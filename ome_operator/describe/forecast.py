@@ -44,8 +44,8 @@ class Forecast:
 def forecast(
     service: Ref, before: TargetOutcome | None, after: TargetOutcome | None, remark: str = "", held: str = ""
 ) -> Forecast | None:
-    """Return the effect of an edit; None if it has no effect. `before` is the current outcome, and `after` the outcome after
-    the edit; None if the service does not exist.
+    """Return the effect of an edit; None if the edit has no effect. `before` is the outcome of the service before the edit,
+    and `after` its outcome after the edit. An outcome is None if the service does not exist.
 
     remark      A sentence about the rollout, or about pods that the edit adds.
     held        The target revision before the edit, if it has no groups because its rollout has not begun. In this case
@@ -109,8 +109,8 @@ def _sentence(
 
 
 def _stays(before: TargetOutcome, after: TargetOutcome, held: str) -> str:
-    """Return the beginning of a sentence about an edit after which the same revision runs as before. `held` is as
-    for `forecast`.
+    """Return the beginning of a sentence about an edit after which the same revision runs as before. `held` has the same
+    meaning as in `forecast`.
     """
     if after.refused:
         return (

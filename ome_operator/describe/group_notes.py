@@ -42,7 +42,9 @@ NO_NOTES = GroupNotes("", "")
 
 
 def group_notes(component: str, revision: str, status: Mapping[str, Any], now: datetime | None) -> dict[int, GroupNotes]:
-    """Return the notes about the groups of a component that the service's status contains, by number of the group."""
+    """Return the notes about the groups of a component, from the status of the service, by number of the group. Durations
+    until now are left out if `now` is None.
+    """
     found: dict[int, GroupNotes] = {}
     entries = status.get("groups") or ()
     for entry in entries:

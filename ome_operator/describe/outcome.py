@@ -118,7 +118,7 @@ def compute_outcome(service: InferenceService, deps: Deps, children: Iterable[Ch
 
 
 def _runtime(data: Mapping[str, Any], deps: Deps) -> Runtime | None:
-    """Return the runtime from the data of a stored revision."""
+    """Return the runtime that the data of a stored revision names; None if it does not exist or is invalid."""
     chosen = (data.get("inputs") or {}).get(CHOSEN)
     found = deps.runtimes.get(Ref(**chosen)) if chosen else None
     return found if isinstance(found, Runtime) else None

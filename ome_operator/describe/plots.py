@@ -52,7 +52,7 @@ def _times(title: str, samples: Sequence[TopRow], of: Callable[[TopRow], Mapping
 
 
 def plot(title: str, unit: str, values: Sequence[float | None]) -> Plot:
-    """Return the plot of values that were taken at equal intervals."""
+    """Return the plot of `values`, which were measured at equal intervals, the newest last. An unknown value is None."""
     known = [value for value in values if value is not None]
     if not known:
         return Plot(title, "–", "", "")

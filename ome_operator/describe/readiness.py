@@ -44,7 +44,7 @@ def _unseen(body: Mapping[str, Any]) -> str:
 
 
 def operator_class(body: Mapping[str, Any]) -> str:
-    """Return the class of the operator that handles a service; "" for the default operator."""
+    """Return the class of the operator that handles the service `body`; "" for the operator without a class."""
     return str((body["metadata"].get("labels") or {}).get(keys.OPERATOR_CLASS) or "")
 
 

@@ -55,7 +55,9 @@ class ScalingView(NamedTuple):
 
 
 def view(body: Mapping[str, Any], scales: Mapping[str, Mapping[str, Any]]) -> ScalingView:
-    """Return the scaling of a service. `scales` are its RoleScales by name."""
+    """Return the scaling of a service. `body` is the service as the API server returns it, and `scales` are its RoleScales
+    by name.
+    """
     status = body.get("status") or {}
     scaling = status.get("scaling") or {}
     decided = scaling.get("applied") or {}

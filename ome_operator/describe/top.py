@@ -132,7 +132,7 @@ def _leaders(service: ServiceWithNumbers, groups: Iterable[GroupView], uids: Map
 
 
 def live_row(service: ServiceWithNumbers, now: datetime) -> TopRow | None:
-    """Return the row of a service with its live metrics; None if there are none."""
+    """Return the row of a service with its live metrics; None if no router reported metrics."""
     found = service.numbers
     if found is None or found.at is None:
         return None

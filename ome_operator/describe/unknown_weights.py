@@ -66,7 +66,9 @@ def _silent(node: Body, running: Mapping[Any, Body], now: datetime) -> str:
 
 
 def _not_ready(body: Body) -> str | None:
-    """Return the time since which a node or a pod is not Ready, "" if the time is unknown; None if it is Ready."""
+    """Return the time since which a node or a pod has not been Ready, in RFC 3339. Return "" if the time is unknown, and
+    None if the node or the pod is Ready.
+    """
     conditions = (body.get("status") or {}).get("conditions") or ()
     ready: Body = next((item for item in conditions if item.get("type") == "Ready"), {})
     return None if ready.get("status") == "True" else str(ready.get("lastTransitionTime") or "")
