@@ -115,8 +115,8 @@ def service(
 
 
 def _run(where: _Cluster, dry_run: bool, work: Callable[[Any, Any], Awaitable[None]]) -> int:
-    """Connect to the cluster, run `work`, and return the number of items that are left to do. With `dry_run`, nothing is
-    changed.
+    """Connect to the cluster `where`, run `work`, and return the number of items that are left to do. `work` receives the
+    client and a recorder of what was done. If `dry_run` is true, nothing is changed.
     """
     from ome_operator.adopt.steps import StepReporter
 

@@ -181,8 +181,9 @@ class LazyGroup(TyperGroup):
 
 
 def _remedy(said: str, command: Any) -> str:
-    """Return an instruction for a message about too many arguments of a command; "" if the mistake is not known. The usual
-    mistakes are `-f *.yaml`, which a shell replaces by several files, and a revision of `ome undo` without `--to`.
+    """Return an instruction to add to `said`, a message about too many arguments of the command `command`; "" if the mistake
+    that causes them is not known. The usual mistakes are `-f *.yaml`, which a shell replaces by several files, and a
+    revision of `ome undo` without `--to`.
     """
     repeatable = any("-f" in each.opts and getattr(each, "multiple", False) for each in getattr(command, "params", ()))
     if repeatable and re.search(r"\.(ya?ml|json)\b", said):

@@ -50,7 +50,9 @@ def report(
 
 
 def _parse_plan(text: str) -> dict[str, Any]:
-    """Return the plan of the benchmark. Raises InvalidOption if the text is not a JSON object."""
+    """Return the plan of the benchmark, which the operator passes as the JSON text `text`. Raises InvalidOption if the text
+    is not a JSON object.
+    """
     try:
         plan = json.loads(text)
     except ValueError as error:

@@ -78,8 +78,8 @@ def _known(path: Path, key: Any, options: Mapping[str, Declared]) -> Declared:
 
 
 def _value(where: str, declared: Declared, value: Any) -> Any:
-    """Return a value of the file in the form in which the flag accepts it. Raises InvalidOption if the value has a wrong
-    type or is out of bounds.
+    """Return `value`, the value of an option in the file, in the form in which the flag accepts it. Raises InvalidOption if
+    the value has a wrong type or is out of bounds. `where` names the file and the key in the message.
     """
     if declared.form is Form.STEPS and isinstance(value, list) and all(_is_text(item) or _is_whole(item) for item in value):
         return ",".join(map(str, value))

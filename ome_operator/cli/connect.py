@@ -158,7 +158,9 @@ async def retry_on_conflict(attempt: Callable[[], Awaitable[T]]) -> T:
 
 
 def edited_on_cluster(kubeconfig: Path | None, context: str | None, attempt: Callable[["Client"], Awaitable[T]]) -> T:
-    """Run an edit with `on_cluster`, and repeat it as `retry_on_conflict` describes."""
+    """Connect to the cluster with `on_cluster`, await the edit `attempt`, and repeat it after a conflict, as
+    `retry_on_conflict` describes.
+    """
     return on_cluster(kubeconfig, context, lambda client: retry_on_conflict(lambda: attempt(client)))
 
 

@@ -74,8 +74,8 @@ def read_values(
 
 
 def _read(declared: Declared, value: Any, readers: Readers, where: str) -> Any:
-    """Return the value of an option's field, converted from `value` of its flag. Raises InvalidOption for an invalid value;
-    the message starts with `where` and contains the fix.
+    """Return the value of an option's field, converted from `value`, the value of the option's flag. Raises InvalidOption
+    for an invalid value; the message starts with `where` and contains the fix.
     """
     option = declared.option
     if option.choices:

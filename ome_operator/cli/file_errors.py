@@ -2,8 +2,8 @@
 
 
 def why_unreadable(error: Exception) -> str:
-    """Return the reason without the number of the error and without a name of the file: the path, or `<unicode string>`, by
-    which the YAML parser names a text. An example is "No such file or directory".
+    """Return the reason why a file cannot be read, such as "No such file or directory". The number of the error is left out,
+    and so is the name of the file: its path, or `<unicode string>`, the name that the YAML parser gives to a text.
     """
     if isinstance(error, OSError):
         return error.strerror or str(error)

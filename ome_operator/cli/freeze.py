@@ -236,7 +236,9 @@ async def _thawed(client: "Client", kind: str, namespace: str, name: str) -> str
 
 
 async def _read(client: "Client", kind: str, namespace: str, name: str) -> "Manifest | None":
-    """Return a service or a Lease; None if there is no such Lease. Raises QuestionUnanswered if there is no such service."""
+    """Return the service or the Lease with this kind, namespace and name. If it does not exist, return None for a Lease, and
+    raise QuestionUnanswered for a service.
+    """
     from ome_operator.kube.errors import NotFound
 
     try:
@@ -248,8 +250,9 @@ async def _read(client: "Client", kind: str, namespace: str, name: str) -> "Mani
 
 
 async def _confirmed(lacks: Callable[[], Awaitable[str]], seconds: float) -> bool:
-    """Call `lacks` until it returns "", for at most `seconds`. Print the result, and return whether the operator has
-    confirmed the freeze. `lacks` returns a description of the missing confirmations.
+    """Call `lacks` repeatedly until it returns "", for at most `seconds` seconds. Print the result, and return whether the
+    operator has confirmed the freeze. `lacks` describes the confirmations that are missing; it returns "" if none is
+    missing.
     """
     end = time.monotonic() + seconds
     while message := await lacks():
@@ -302,7 +305,9 @@ async def _left(client: "Client", of: str) -> None:
 
 
 async def _frozen_with_all(client: "Client", name: str, lease: str) -> str:
-    """Return the description of the freeze on the operator's Lease; "" if there is none or the user may not read it."""
+    """Return the description of the freeze in the annotation of the operator's Lease; "" if the Lease has no such
+    annotation, or if the user may not read the Lease.
+    """
     from ome_operator.core.freeze.hold import explanation, freeze_text
     from ome_operator.kube.errors import KubeError
 

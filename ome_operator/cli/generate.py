@@ -36,7 +36,7 @@ def _with_engines(declared: Declared) -> Declared:
 
 
 def _parser(text: str) -> bool | str:
-    """Return the parser in the form of RecipeRequest, from the value of its option."""
+    """Return the value of an option of PARSERS in the form in which RecipeRequest contains it."""
     return text == OWN or text
 
 

@@ -93,7 +93,9 @@ async def _read_node(client: "Client", name: str) -> "Manifest":
 
 
 def _outlook(body: Mapping[str, Any], namespace: str, service: str, *, now: bool) -> str:
-    """Return what a service on the node will do, as the end of a sentence."""
+    """Return the end of a sentence that states what will happen to the groups of a service that run on a node named by `ome
+    move`. `body` is the service, and `now` is the option --now.
+    """
     if "moves" not in body["spec"]:
         return "stays, because it has no spec.moves: `kubectl drain` evicts its pods."
     if _condition(body, "Frozen"):
@@ -130,7 +132,7 @@ def _kept(body: Mapping[str, Any], component: str, number: int) -> list[str]:
 
 
 def _entries(body: Mapping[str, Any]) -> list[str]:
-    """Return the requests in the annotation of a node or a service."""
+    """Return the requests for moves in the annotation of `body`, which is a node or a service."""
     return [entry.strip() for entry in ((body["metadata"].get("annotations") or {}).get(keys.MOVE) or "").split(",")]
 
 

@@ -54,7 +54,9 @@ def print_result(text: str) -> None:
 
 
 def emit(format_: Format, value: Any) -> None:
-    """Print one document. Dataclasses and named tuples become maps with keys in camelCase."""
+    """Print `value` as one document in the format `format_`. Dataclasses and named tuples become maps with keys in
+    camelCase.
+    """
     value = _data(value)
     if format_ is Format.JSON:
         typer.echo(document(value, indent=2))

@@ -28,8 +28,8 @@ def is_file(text: str) -> bool:
 
 
 def constants(calibration: Path | None) -> "Constants":
-    """Return the fitted constants. If `calibration` is the path of a calibration file of the user, the constants are
-    adapted to the rows of this file.
+    """Return the fitted constants of the model of step times. If `calibration` is the path of a calibration file of the
+    user, the constants are adapted to the rows of this file.
     """
     from ome_operator.sizing.calibration import read
     from ome_operator.sizing.constants import shipped_constants

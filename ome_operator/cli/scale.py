@@ -124,7 +124,9 @@ async def _found(client: "Client", service: str, namespace: str) -> tuple["Manif
 
 
 def _is_set_back(body: "Manifest") -> bool:
-    """Return whether `--undo` keeps the service at a former size."""
+    """Return whether `ome scale --undo` has set the service to a former size, which the service keeps until `ome scale
+    --resume`.
+    """
     return keys.SCALED_BACK in (body["metadata"].get("annotations") or {})
 
 

@@ -20,8 +20,9 @@ async def watch(
     *,
     live: bool,
 ) -> T:
-    """Read with `look` every `interval` seconds, and show the result. If `live` is true and the output is a terminal, the
-    result of `drawn` is shown as a live view. Otherwise `show` prints each result that differs from the previous result.
+    """Call `look` every `interval` seconds, and show its result, until the task is cancelled by Ctrl+C. If `live` is true
+    and the output is a terminal, the result of `drawn` is shown as a live view. Otherwise `show` prints each result that
+    differs from the previous result.
     """
     from rich.live import Live
 

@@ -15,7 +15,7 @@ class AvoidedNodes(NamedTuple):
 
     @property
     def nodes(self) -> dict[str, str]:
-        """Name of each avoided node -> by whom and why it is avoided, as human-readable text."""
+        """Return a mapping from the name of each avoided node to a text that states by whom and why the node is avoided."""
         return {name: str(status["avoided"]) for name, status in self.statuses.items()}
 
     def nodes_avoided_in(self, namespace: str) -> set[str]:

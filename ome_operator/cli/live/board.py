@@ -64,9 +64,9 @@ class ClusterState:
     nodes: tuple[Node, ...] = ()
     records: tuple[NodeRecord, ...] = ()
     unknown: Mapping[str, UnknownWeights] = field(default_factory=dict)
-    """Name of each node whose weights no agent reports → the reason why they are unknown."""
+    """Maps the name of each node whose weights no agent reports to the reason why they are unknown."""
     avoided: Mapping[str, str] = field(default_factory=dict)
-    """Name of each avoided node → who avoids the node, and why."""
+    """Maps the name of each avoided node to a text that states which services avoid the node, and why."""
     simulated: frozenset[str] = frozenset()
     """Names of simulated (kwok) nodes, on which no process runs."""
     shared: tuple[Manifest, ...] = ()
@@ -136,8 +136,8 @@ class ClusterPoller:
         return [{"apiVersion": RESOURCES[kind].api_version, "kind": kind_of_resource(kind), **body} for body in found], ""
 
     async def _agents(self) -> tuple[list[Manifest], str]:
-        """Return the pods of the model agents, and "" instead of an error. If the user may not read the pods of all
-        namespaces, the list is empty, and this is not an error.
+        """Return the pods of the model agents, and the text of an error, which is always "". If the user may not read the
+        pods of all namespaces, the list is empty, and this is not an error.
         """
         try:
             return await self._client.list_objects("Pod", label_selector=f"app.kubernetes.io/name={keys.AGENT}"), ""

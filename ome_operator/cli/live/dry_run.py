@@ -34,8 +34,9 @@ async def find_refused_objects(client: Client, given: Iterable[Manifest], made: 
 
 
 async def _tried(client: Client, body: Manifest, made: Collection[str], namespace: str = "") -> str:
-    """Return the API server's refusal of a dry run of this object; "" if the API server accepts the object, or if the user
-    may not apply it. `namespace` replaces the object's own namespace.
+    """Return the API server's refusal of a dry run of the object `body`; "" if the API server accepts the object, or if the
+    user may not apply it. If `namespace` is not "", it replaces the object's own namespace. `made` names the namespaces that
+    the same files create.
     """
     which, metadata = ref_of_body(body), body["metadata"]
     own = {name: metadata[name] for name in ("name", "namespace", "labels", "annotations") if metadata.get(name)}

@@ -32,8 +32,8 @@ Complain = Callable[[str], None]
 
 
 async def show_merged(logs: Logs, sources: list[Source], wanted: LogWindow, show: Show, complain: Complain) -> int:
-    """Show all logs in order of time, and return how many could not be read. If there is no line at all, `complain` is
-    called with a sentence that states this, because the containers may not have started.
+    """Show the lines of all logs in order of time, and return how many logs could not be read. If there is no line at all,
+    `complain` is called with a sentence that states this, because the containers may not have started.
     """
     failed = 0
 

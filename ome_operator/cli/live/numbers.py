@@ -28,7 +28,7 @@ class ServicesWithNumbers(NamedTuple):
 
     services: list[ServiceWithNumbers]
     missing_reports: dict[str, str]
-    """UID of the pod of a ready router without a report -> the reason why there is no report."""
+    """Maps the UID of the pod of each ready router without a report to the reason why there is no report."""
 
 
 async def nodes(client: Client) -> Nodes:

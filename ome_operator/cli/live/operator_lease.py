@@ -11,8 +11,9 @@ from ome_operator.settings import Settings
 
 
 async def find_late_operators(client: Client, bodies: Iterable[Manifest], now: datetime) -> dict[str, str]:
-    """Return, for each operator class of these services, the sentence that no operator of this class works; "" if an
-    operator works, or if the user may not read Leases. One request is sent for each class.
+    """Return a mapping from each operator class of the services `bodies` to a sentence which states that no operator of this
+    class works. The sentence is "" if an operator works, or if the user may not read Leases. One request is sent for each
+    class.
     """
 
     async def of(name: str) -> str:

@@ -39,7 +39,7 @@ Say = Callable[[str], None]
 
 
 class CheckStopped(OmeError):
-    """A signal ended the check; everything that it created has been removed."""
+    """Error: a signal ended the check. All objects that the check had created have been removed."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)

@@ -218,8 +218,9 @@ def _soon(reason: str) -> bool:
 
 
 async def _without_nodes(client: Client, look: CapacityCheck, nodes: Mapping[str, Node], mine: Sequence[Pod]) -> str:
-    """Return why pods do not fit on the nodes; "" if they fit, or if the user may not read the pods on these nodes. For a
-    question about a second copy, return "not read", because module `second_copy` answers it in more detail.
+    """Return why pods do not fit on the nodes; "" if they fit, or if the user may not read the pods on these nodes. If
+    `look` asks about a second copy of the service, return "not read", because the module `second_copy` answers this question
+    in more detail.
     """
     if look.second_copy:
         return "not read"

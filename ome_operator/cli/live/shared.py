@@ -9,8 +9,9 @@ KINDS = {"runtime": RUNTIMES, "model": MODELS, "acceleratorclass": ACCELERATORS}
 
 
 async def find_shared_object(client: Client, word: str, namespace: str, name: str) -> Manifest | None:
-    """Return the shared object to which services of a namespace refer by this name. An object in the namespace takes
-    precedence over a cluster-scoped object. Return None if neither exists.
+    """Return the shared object to which services in the namespace `namespace` refer by the name `name`. `word` names the
+    kind of the object. An object in the namespace takes precedence over a cluster-scoped object. Return None if neither
+    exists.
     """
     everywhere, *own = KINDS[word]
     for kind, where in (*((kind, namespace) for kind in own), (everywhere, "")):

@@ -25,7 +25,7 @@ class Summaries(NamedTuple):
     reports: dict[str, RouterReport]
     """Maps the UID of a router's pod to the report of the router."""
     missing_reports: dict[str, str]
-    """UID of the pod of a ready router without a report -> the reason why there is no report."""
+    """Maps the UID of the pod of each ready router without a report to the reason why there is no report."""
 
 
 async def summaries(page: ReadPage, pods: Iterable[Pod], simulated: Container[str] = ()) -> Summaries:

@@ -73,8 +73,8 @@ class Feed:
         self._asked.set()
 
     async def ask_after_pause(self) -> None:
-        """Start a poll as `ask` does. If polling had stopped, `board` may be hours old. In this case, wait for the poll,
-        but at most PATIENCE seconds.
+        """Start a poll as `ask` does. If polling had stopped, `board` may be hours old. In this case, wait until the poll is
+        complete, but for at most PATIENCE seconds.
         """
         number, paused = self.number, self._paused
         self.ask()

@@ -64,8 +64,8 @@ def _loads(board: ClusterState) -> dict[Key, tuple[str, str]]:
 
 
 def _operator(late: Iterable[str]) -> Iterator[Section]:
-    """Yield a section with these sentences, each of which states that no operator works on some services. Yield nothing if
-    there are no sentences.
+    """Yield a section with the sentences `late`, each of which states that no operator works on some services. Yield nothing
+    if there are no sentences.
     """
     if sentences := make_all_visible([*late]):
         yield Section("operator", {"late": sentences})
