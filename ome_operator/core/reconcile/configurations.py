@@ -67,7 +67,7 @@ def _template(component: str, data: Mapping[str, Any]) -> str:
 
 
 def _decisive(pod: Manifest) -> Manifest:
-    """Return a pod spec without those fields of its containers that do not affect how fast the containers serve."""
+    """Return the pod spec `pod` without those fields of its containers that do not affect how fast the containers serve."""
     boxes = [{key: value for key, value in box.items() if key not in _NO_SPEED} for box in pod["containers"]]
     return {**pod, "containers": boxes}
 

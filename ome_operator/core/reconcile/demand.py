@@ -114,8 +114,8 @@ def _targets(policy: DemandPolicy | None, bounds: Mapping[str, GroupBounds]) -> 
 
 
 def _bounds(decided: PassDecisions, role: str, policy: DemandPolicy | None) -> GroupBounds:
-    """Return the bounds of a role. If the RoleScale or the spec sets the number, or if the role has no maximum, both bounds
-    are the present number.
+    """Return the minimum and the maximum of a role. If the RoleScale or the spec sets the number of groups, or if the role
+    has no maximum, both bounds are the present number. `policy` is `spec.scalingPolicy.demand`.
     """
     component = COMPONENT_OF[role]
     counts, present = decided.intent.policies.get(component), decided.intent.groups.get(component, 0)
@@ -140,7 +140,9 @@ def _fleet(decided: PassDecisions, role: str, sizes: Mapping[str, int]) -> RoleF
 
 
 def _busy(decided: PassDecisions) -> str:
-    """Return the rollout, recycle, move or drain that does not permit the removal of a group now; "" if there is none."""
+    """Return a text that names the rollout, recycle, move or drain because of which no group may be removed now; "" if there
+    is none.
+    """
     if decided.step.rolls or len(decided.snapshot.slices) > 1:
         return "a rollout is in progress"
     if decided.moving.extra or decided.moving.goes:

@@ -113,9 +113,9 @@ def _apply(snapshot: Snapshot, manifest: Manifest, alone: ExclusiveRevision | No
 
 
 def _before(manifest: Manifest) -> tuple[str, str] | None:
-    """Return the kind and name of the object that has to be stored before `manifest`; None if there is none. For a
-    StatefulSet of workers, it is the StatefulSet of their leader. For a RoleBinding, it is its Role, without which the API
-    server refuses the RoleBinding.
+    """Return the kind and name of the object that has to be stored before `manifest`; None if no object has to be stored
+    before. For a StatefulSet of workers, it is the StatefulSet of their leader. For a RoleBinding, it is its Role, without
+    which the API server refuses the RoleBinding.
     """
     if role := _role(manifest):
         return role

@@ -58,7 +58,9 @@ class Apply:
 
 @dataclass(frozen=True)
 class Create:
-    """A POST by the field manager `keys.SCALE_MANAGER`. If the object exists already, the effect is successful."""
+    """The creation of an object by a POST of the field manager `keys.SCALE_MANAGER`. If the object exists already, the
+    effect counts as successful.
+    """
 
     manifest: Manifest
 
@@ -113,7 +115,7 @@ class PodFingerprint(NamedTuple):
 
 
 def fingerprint(pod: Pod) -> PodFingerprint:
-    """Return the part of the state of a pod on which the decision to recycle its group depends."""
+    """Return the part of the state of the pod `pod` on which the decision to recycle its group depends."""
     return PodFingerprint(pod.uid, pod.restarts, pod.deleting, pod.rank == 0 and pod.ready)
 
 

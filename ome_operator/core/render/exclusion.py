@@ -12,7 +12,7 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def exclude_nodes(spec: Mapping[str, Any], nodes: Exclusion) -> Manifest:
-    """Return a pod spec whose pods are not placed on these nodes.
+    """Return the pod spec `spec`, extended so that its pods are not placed on the nodes `nodes`.
 
     Terms of node affinity are alternatives, so each of them gets the exclusion. A term without expressions matches no node,
     and stays as it is. The nodes are excluded by name, because the label `kubernetes.io/hostname` may differ from the name.

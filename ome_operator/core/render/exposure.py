@@ -112,7 +112,7 @@ def _permitted(host: str, owner: meta.Owner, exposure: Exposure) -> bool:
 
 
 def _copied(name: str, exposure: Exposure) -> bool:
-    """Return whether an annotation of a service is copied to the Ingress or HTTPRoute."""
+    """Return whether the annotation `name` of a service is copied to the Ingress or HTTPRoute."""
     prefixes = tuple(entry for entry in exposure.annotations if entry.endswith("/"))
     return (name in exposure.annotations or name.startswith(prefixes)) and not _NOT_COPIED.match(name)
 

@@ -95,7 +95,7 @@ def worker(context: Context, composed: ComposedPods) -> Manifest:
 
 
 def traces_refusal(context: Context, composed: ComposedPods) -> str:
-    """Return a sentence that explains why the engines of a group cannot send spans, or "" if all ranks can."""
+    """Return a sentence that explains why the engines of a group cannot send spans, or "" if all ranks can send spans."""
     pods = [composed.leader, *([composed.worker] if composed.worker is not None and composed.size > 1 else [])]
     mains = (command_line(pod["containers"][0], context) for pod in pods)
     refusals = (traces.why_not(main, composed.annotations, context.title) for main in mains)

@@ -7,8 +7,8 @@ from ome_operator.engines.servers import probes, probes_dummy_page, server, with
 
 
 def with_probes(pod: Manifest, port: int | None) -> Manifest:
-    """Return the pod spec with the engine's environment variables, probes on `port`, on which rank 0 serves HTTP, and a
-    shared process namespace, in which the engine is not PID 1.
+    """Return the pod spec with the engine's environment variables, with probes, and with a shared process namespace, so that
+    the engine is not PID 1. The probes request `port`, the port on which rank 0 serves HTTP.
 
     `port` is None for ranks above 0, which get no probes. Values from the user are kept. An engine consists of many
     processes, and as PID 1 it would have to reap orphans. If SGLang is PID 1 and dies during start-up, its container runs

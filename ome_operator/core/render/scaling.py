@@ -53,8 +53,8 @@ def role_scale(owner: meta.Owner, component: str, replicas: int) -> Manifest:
 
 
 def role_scale_status(owner: meta.Owner, component: str, groups: int, ready: int) -> Manifest:
-    """Return the status of a RoleScale: the numbers of existing and of ready groups, and the label selector with which
-    autoscalers find the leaders of all revisions.
+    """Return the status of a RoleScale: `groups`, the number of existing groups, `ready`, the number of ready groups, and
+    the label selector with which autoscalers find the leaders of all revisions.
     """
     selector = meta.requirement(meta.leaders(owner.name, component))
     return {"replicas": groups, "readyReplicas": ready, "selector": selector}

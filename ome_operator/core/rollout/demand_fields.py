@@ -21,8 +21,9 @@ _NO_GPUS: Mapping[str, int] = {}
 
 
 def problem(service: InferenceService, policies: Mapping[str, ReplicaPolicy], gpus: Mapping[str, int]) -> str:
-    """Return why a service of the class Demand cannot be scaled with its demand, and what to do; "" if it can. `gpus` maps
-    each component to the number of GPUs of one of its groups; it is empty if the numbers are unknown.
+    """Return why a service of the class Demand cannot be scaled with its demand, and what to do; "" if it can be scaled.
+    `policies` maps each component to its replica policy. `gpus` maps each component to the number of GPUs of one of its
+    groups; it is empty if the numbers are unknown.
     """
     policy = demand_policy(service)
     if policy is None:
@@ -78,8 +79,8 @@ def undone_size(service: InferenceService) -> Size | None:
 def advice(
     service: InferenceService, policies: Mapping[str, ReplicaPolicy], gpus: Mapping[str, int] = _NO_GPUS
 ) -> Iterator[str]:
-    """Yield sentences about fields of the class Demand that have no effect, or that contradict other fields. `gpus` is as in
-    `problem`.
+    """Yield sentences about fields of the class Demand that have no effect, or that contradict other fields. `policies` and
+    `gpus` have the same meaning as in `problem`.
     """
     policy = demand_policy(service)
     scaled = {name: one for name, one in policies.items() if one.demand}

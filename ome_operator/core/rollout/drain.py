@@ -111,7 +111,8 @@ def _left(pod: Pod, routers: Collection[str], drain: Drain, now: datetime) -> fl
 
 
 def _has_requests(reports: Iterable[DrainReport], routers: Collection[str], now: float) -> bool | None:
-    """Return True if a marked leader has requests or may still have some, False if it has none, None if this is unknown.
+    """Return True if a marked leader has requests or may still have some, False if it certainly has none, and None if this
+    is unknown.
 
     A report of requests from the registry of a single router suffices for True, because an engine reports the requests of
     all routers. The result is False only if every router has removed the leader from its list, and `EMPTY_READINGS` readings

@@ -121,7 +121,9 @@ def _pods(snapshot: Snapshot, revision: str) -> Iterator[Pod]:
 
 
 def _with_account(snapshot: Snapshot, pod: Manifest) -> Manifest:
-    """Return the router's pod. If the operator still has to create the ServiceAccount of the pod, it is left out."""
+    """Return `pod`, a pod of the router. If the operator still has to create the ServiceAccount of the pod, the returned pod
+    names no ServiceAccount.
+    """
     account = names.component(snapshot.service.name, keys.ROUTER)
     if pod["spec"].get("serviceAccountName") != account or ("ServiceAccount", account) in snapshot.observed.children:
         return pod

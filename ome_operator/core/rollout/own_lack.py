@@ -74,8 +74,8 @@ def _asked(roles: Mapping[str, StoredRole]) -> Any:
 
 
 def _of_pod(spec: Mapping[str, Any]) -> list[Any]:
-    """Return the parts of a pod spec that have to be met before a container of the pod starts: the resources and host ports
-    of its containers, its claims, and the fields in `_PLACING`.
+    """Return the requirements in a pod spec that have to be met before a container of the pod starts: the resources and host
+    ports of its containers, its PersistentVolumeClaims, and the fields in `_PLACING`.
     """
     containers = [
         (one.get("name"), one.get("resources"), [port.get("hostPort") for port in one.get("ports") or ()])

@@ -38,8 +38,8 @@ class Clock(NamedTuple):
 
     @property
     def seconds_until_pass(self) -> float | None:
-        """Seconds until the next pass is needed: at the deadline, or 0 if a stored rejection must take effect; None if
-        never.
+        """Seconds until the next pass is needed: the time until the deadline, or 0 if a stored rejection must take effect.
+        None if no pass is needed.
         """
         return self.left if self.left or self.back else None
 

@@ -122,7 +122,9 @@ def is_former_format(one: Revision) -> bool:
 
 
 def find_equivalent(inputs: Mapping[str, Any], known: Sequence[Revision]) -> Revision | None:
-    """Return the newest stored revision with equivalent inputs; None if there is none."""
+    """Return the newest revision in `known` whose inputs are equivalent to `inputs`; None if no revision has equivalent
+    inputs.
+    """
     return next((one for one in reversed(known) if equivalent(one.data.get("inputs") or {}, inputs)), None)
 
 

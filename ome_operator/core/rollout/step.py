@@ -101,7 +101,9 @@ def decide_step(
 
 
 def without_withheld(step: RolloutStep, target: str, withheld: Mapping[str, int]) -> RolloutStep:
-    """Return the step without the groups of the target that wait for nodes."""
+    """Return the step without the groups of the target that wait for nodes. `withheld` is the number of these groups by
+    role.
+    """
     if target not in step.groups or not withheld:
         return step
     fewer = {role: max(0, count - withheld.get(role, 0)) for role, count in step.groups[target].items()}

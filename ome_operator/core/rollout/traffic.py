@@ -144,7 +144,7 @@ def _ready(pods: Iterable[Pod]) -> list[Pod]:
 
 
 def _capacity(snapshot: Snapshot, counts: ReplicaCounts, revision: str) -> int:
-    """Return the capacity of a revision for requests; 0 if no router is ready."""
+    """Return the capacity of a revision for requests; 0 if no router of the revision is ready."""
     if not _ready(_routers(snapshot, revision)):
         return 0
     return capacity(counts.observed_counts.get(revision, {}), counts.wanted.get(revision, {}))
@@ -156,8 +156,8 @@ def _deployed(snapshot: Snapshot, revision: str) -> bool:
 
 
 def _backend(snapshot: Snapshot, revision: str) -> str:
-    """Return the name of the Service of a revision's routers while a router exists; "" if no router exists, or if the
-    Service does not exist or is not ours.
+    """Return the name of the Service of a revision's routers while a router exists. Return "" if no router exists, or if the
+    Service does not exist or belongs to another owner.
     """
     found = snapshot.controlled("Service", names.router(snapshot.service.name, revision))
     left = _deployed(snapshot, revision) or _routers(snapshot, revision)

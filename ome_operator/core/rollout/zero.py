@@ -180,7 +180,7 @@ def kept_groups(before: Mapping[str, Any], component: str, *, wakes: bool, now: 
 
 def kept_until(before: Mapping[str, Any], *, wakes: bool, now: datetime) -> datetime | None:
     """Return the time until which a service that a request has woken keeps its groups; None if no request has woken the
-    service. `before` and `wakes` are as in `kept_groups`.
+    service. `before` and `wakes` have the same meaning as in `kept_groups`.
     """
     wake = before.get("wake") or {}
     began = _moment(wake.get("time"), now)
@@ -265,7 +265,7 @@ def written_by_wake(generation: int, present: int, number: int) -> dict[str, Any
 
 
 def role_scale(snapshot: Snapshot, component: str) -> Child | None:
-    """Return the RoleScale of a component that the service controls; None if there is none."""
+    """Return the RoleScale of a component if the service controls it; otherwise None."""
     found = snapshot.controlled("RoleScale", names.component(snapshot.service.name, component))
     return found if found is not None and not found.deleting else None
 
