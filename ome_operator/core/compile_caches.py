@@ -67,9 +67,9 @@ def requested(inputs: Mapping[str, Any], component: str) -> bool:
 
 
 def refusal(top: str, variables: Collection[str], *pods: Manifest) -> str:
-    """Return a sentence that explains why the pods of a group get no cache, or "". `top` is the result of `root`, and
-    `variables` are the names of the variables that the accelerator class sets. The engine's container is the first of each
-    pod.
+    """Return a sentence that explains why the pods of a group get no cache; "" if they get a cache. `top` is the result of
+    `root`, and `variables` are the names of the variables that the accelerator class sets. The engine's container is the
+    first of each pod.
     """
     why = next((why for pod in pods if (why := _why_not(pod, variables))), "") if top else ENABLE_COMPILE_CACHES
     return f"annotation {keys.COMPILE_CACHE} has no effect: {why}" if why else ""

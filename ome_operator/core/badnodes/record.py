@@ -77,7 +77,7 @@ def _by(namespace: str) -> str:
 
 
 def status(memory: NodeMemory, avoiders: Sequence[AvoidingServices]) -> dict[str, Any]:
-    """Return the status of the NodeFaults object of a node."""
+    """Return the status of the NodeFaults object of a node: the remembered faults, and the services that avoid the node."""
     by = [{**({"namespace": one.namespace} if one.namespace else {}), "reason": one.why[:WORDS]} for one in avoiders]
     avoided = {"avoided": summary(avoiders), "avoidedBy": by} if avoiders else {}
     return {"nodeUID": memory.uid, **avoided, "faults": [_written(fault) for fault in memory.faults]}

@@ -28,7 +28,7 @@ class PodPath(NamedTuple):
 
 
 def dataset(storage: Storage | None, namespace: str) -> PodPath | None:
-    """Return the location of the data set in the pod, or None if the job has no data set. Raises ProblemError for an
+    """Return the location of the data set in the pod; None if the BenchmarkJob has no data set. Raises ProblemError for an
     unsupported location.
     """
     if storage is None:

@@ -79,7 +79,9 @@ class AgreedReports(NamedTuple):
 
     @property
     def unpinned_reason(self) -> str:
-        """The reason why no revision is used although nodes report one, or ""."""
+        """The reason why no revision is used although nodes report a revision; "" if a revision is used, or if no node
+        reports a revision.
+        """
         return self.condition.message if self.condition is not None and self.pin is None else ""
 
 
@@ -138,7 +140,9 @@ def agree_on_reports(
 
 
 def wait_left(status: Mapping[str, Any], now: datetime) -> float | None:
-    """Return the seconds until the unconfirmed report of a single node is used, or None if no such report waits."""
+    """Return the seconds until the unconfirmed report of a single node is used; None if no such report waits for
+    confirmation.
+    """
     since = _alone_since(status)
     left = 0.0 if since is None else (since + LONE_WAIT - now).total_seconds()
     return left if left > 0 else None
@@ -174,9 +178,9 @@ def _word(facts: Mapping[str, Any] | Manifest | None) -> str:
 
 
 def _about(topic: str, words: Mapping[str, str], counts: str | None, since: datetime) -> cond.Condition | None:
-    """Return the condition about nodes whose reports differ. `words` maps nodes to their reports, and `topic` is
-    "revision" or "facts". `counts` is the report that is used, or None. Return None if no node reports anything other than
-    `counts`.
+    """Return the condition about nodes whose reports differ. `words` maps nodes to their reports, and `topic` is "revision"
+    or "facts". `counts` is the report that is used; None if no report is confirmed yet. Return None if no node reports
+    anything other than `counts`.
     """
     holders = {word: sorted(node for node, other in words.items() if other == word) for word in set(words.values())}
     others = {word: nodes for word, nodes in holders.items() if word != counts}

@@ -82,8 +82,8 @@ def model_status(
 def _model_ready(
     model: AnyModel, uri: str, number: int, holdings: Mapping[str, NodeHolding], unpinned: str, agent: bool, digest: str
 ) -> tuple[cond.Condition, str]:
-    """Return the condition Ready of a model, and the state of the model in OME's terms. `unpinned` is the reason why no
-    revision is used although nodes report one, or "".
+    """Return the condition Ready of a model, and the state of the model in OME's terms. `unpinned` is
+    `AgreedReports.unpinned_reason`.
     """
     states = {holding.state for holding in holdings.values()}
     state = _state(states, number)

@@ -66,8 +66,8 @@ def until_requests(texts: Iterable[str], now: datetime) -> float | None:
 
 
 def of_node(node: Node, tolerates: Callable[[Taint], bool], *, on_cordon: bool) -> LeavingCause | None:
-    """Return the taint or cordon that forces pods to leave a node; None if they may stay. `tolerates` returns
-    whether the pods tolerate a taint.
+    """Return the taint or cordon that forces pods to leave a node; None if the pods may stay. `tolerates` returns whether
+    the pods tolerate a taint. `on_cordon` states whether the pods leave a cordoned node.
     """
     for taint in node.taints:
         if not taint.key.startswith(NODE_STATES) and not tolerates(taint):
@@ -87,9 +87,10 @@ def causes(
     *,
     on_cordon: bool,
 ) -> Mapping[str, LeavingCause]:
-    """Return why members of a role (groups, or routers' pods) have to leave their nodes, by the name of the member. `member`
-    returns the name of the member to which a pod belongs. `requests` are the times at which people asked for the move of a
-    member. A request takes precedence over a taint.
+    """Return why members of a role (groups, or routers' pods) have to leave their nodes, by the name of the member. If
+    `on_cordon` is true, the members also leave cordoned nodes. `member` returns the name of the member to which a pod
+    belongs. `requests` are the times at which people asked for the move of a member. A request takes precedence over a
+    taint.
     """
     found: dict[str, LeavingCause] = {}
     for pod in sorted(pods, key=lambda pod: (pod.rank, pod.name)):

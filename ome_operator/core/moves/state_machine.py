@@ -199,8 +199,8 @@ _STEPS = {
 
 
 def describe_readiness(move: Move, role: MovingRole) -> str:
-    """Return how many groups of the role are ready, such as "2 of 3 ready"; "" if enough groups are ready and the moving
-    group is one of them.
+    """Return how many groups of the role are ready, such as "2 of 3 ready". Return "" if as many groups as the role should
+    have are ready, and the moving group is one of them.
     """
     ready = sum(name in role.ready for name in role.existing)
     return "" if ready >= role.wanted and move.member in role.ready else f"{ready} of {role.wanted} ready"

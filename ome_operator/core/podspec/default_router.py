@@ -50,7 +50,9 @@ def _is_complete(router: Component | None) -> bool:
 
 
 def _port(runtime: RuntimeSpec, name: str, component: Component) -> int | None:
-    """Return the port of the leader of a component; None if a default router cannot serve the component."""
+    """Return the port of the leader of a component; None if the default router cannot reach the engines of the component
+    (see `default_router`).
+    """
     try:
         composed = compose(name, _parts(runtime), component.dump())
     except ProblemError:  # the condition of the component states the problem
@@ -72,7 +74,9 @@ def _parts(runtime: RuntimeSpec) -> Manifest:
 
 @cache
 def _config(form: str, port: int) -> Manifest:
-    """Return `routerConfig` for a form of service (`pd` or `single`) and the port of its engines."""
+    """Return `routerConfig` of the default router. `form` is `pd` for a service with prefill and decode, and `single` for
+    other services. `port` is the port of the engines.
+    """
     data: Mapping[str, Any] = document(package_data.text("ome_operator.engines", "default-router.yaml"))
     config, more = data["routerConfig"], {f"${name}": words for name, words in data[form].items()}
     runner = config["runner"]

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 
 
 def flag(word: str) -> str:
-    """Return the name of the flag in a word, without its value."""
+    """Return the name of the flag in a word, without its value: `--port` for `--port=80`."""
     return word.replace("=", " ").partition(" ")[0]
 
 

@@ -20,8 +20,9 @@ Read = Callable[[Any], str]
 
 def effective_value(inputs: Mapping[str, Any], component: str, note: str, stored: str, read: Read) -> str:
     """Return the value that applies to a component, which is the first of these that is set: the annotation of the component
-    in the service, the annotation of the service, and the annotation of the runtime. Return "" if none is set. `stored` is
-    the key under which the inputs store the service's value.
+    in the service, the annotation of the service, and the annotation of the runtime. Return "" if none is set. `note` is the
+    key of the annotation, and `stored` the key under which the inputs store the service's value. `read` converts a value to
+    its canonical form, and returns "" for an invalid value, which counts as not set.
     """
     runtime = inputs.get("runtime") or {}
     layers = (

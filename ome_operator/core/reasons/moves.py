@@ -5,8 +5,8 @@ from ome_operator.core.reasons.record import Kstatus, ReasonRecord, State
 
 
 class MoveReasons:
-    """States of moves (docs/moves.md). The service serves meanwhile, so it is not Reconciling while a move waits for
-    nodes.
+    """States of moves (docs/moves.md). The service keeps serving while its groups move. A service with a move that waits for
+    nodes is therefore not Reconciling.
     """
 
     NO_SPARE_NODES = ReasonRecord(

@@ -189,8 +189,8 @@ def _coming(group: Group, record: GroupRecord, ground: GroupInputs) -> Transitio
 
 
 def _drifted(group: Group, record: GroupRecord) -> str:
-    """Return the name of a pod that was created from another template than the template of the revision; "" if there is
-    none.
+    """Return the name of a pod that was created from another template than the template of the revision; "" if there is no
+    such pod.
 
     The pods of a recorded start that was ready are not checked: they had the right template when they were recorded,
     although an upgrade of Kubernetes may have changed the name of the template since. The pods of a recorded start that was

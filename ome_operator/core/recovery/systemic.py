@@ -35,9 +35,11 @@ def advance_groups(
     now: datetime,
     silences: Mapping[str, Silence] = MappingProxyType({}),
 ) -> tuple[dict[str, Transition], list[ReasonedMessage]]:
-    """Return the next state of every group of a component, and messages. A fault of at least half of the groups is only
-    reported. At most one group at a time is recycled because of a hang. `silences` maps the UID of each leader that answers
-    no probes, or whose token generation is paused, to the reports of the registries about this leader.
+    """Return the next state of every group of a component, by the name of the group, and messages about faults that the
+    groups share. `before` contains the stored records by the name of the group, and `lost` returns whether a node does not
+    report or is gone. A fault of at least half of the groups is only reported. At most one group at a time is recycled
+    because of a hang. `silences` maps the UID of each leader that answers no probes, or whose token generation is paused, to
+    the reports of the registries about this leader.
     """
     stored = {one.name: before.get(one.name) or _new(one) for one in groups}
     records = {name: record.without_future_times(now) for name, record in stored.items()}

@@ -82,8 +82,8 @@ def _parsed(inputs: Mapping[str, Any]) -> Manifest:
 
 
 def _component(stored: Any) -> Any:
-    """Return a stored component in the form of the running code. If the running code rejects the component, because
-    another version stored it, return it unchanged.
+    """Return a stored component in the form that the running code would store. If the running code rejects the component,
+    because another version of the operator stored it, return the component unchanged.
     """
     try:
         return Component.model_validate(stored).dump()

@@ -315,7 +315,7 @@ def _not_read(location: str, service: InferenceService, kinds: _Kinds) -> str:
 
 
 def _no_kind(part: str, kind: str | None, kinds: _Kinds) -> str:
-    """Return a message which states that a service names a kind of models, or of runtimes, that does not exist."""
+    """Return a message which states that a service names the kind `kind` of models, or of runtimes, that does not exist."""
     return f"spec.{part}.kind is {as_yaml(kind)}: write {kinds.everywhere} or {kinds.here}, or remove kind"
 
 

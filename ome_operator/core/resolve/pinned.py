@@ -107,7 +107,7 @@ def _asked_to_sync(service: InferenceService, part: Part) -> bool:
 
 
 def _ref(part: Part, inputs: Mapping[str, Any]) -> Ref:
-    """Return a reference to the object from which stored inputs were made."""
+    """Return a reference to the runtime or model (`part`) from which the stored inputs `inputs` were made."""
     stored = inputs.get(CHOSEN) or {} if part == "runtime" else _stored("model", inputs)
     return Ref(stored.get("kind", ""), stored.get("namespace", ""), stored.get("name", ""))
 

@@ -57,7 +57,7 @@ class ReplicaPolicy(NamedTuple):
 
     @property
     def autoscaled(self) -> bool:
-        """Whether a HorizontalPodAutoscaler is created. None is created for a metric that a HorizontalPodAutoscaler cannot
+        """Whether a HorizontalPodAutoscaler is created. It is not created for a metric that a HorizontalPodAutoscaler cannot
         read, such as the rate of requests.
         """
         return not self.waits and self.low < self.high and self.scaler == "hpa" and self.has_metric

@@ -115,7 +115,7 @@ def _asked(selector: AcceleratorSelector | None, runtime: Runtime | None, *, new
 
 
 def _misfits(name: str, want: AcceleratorNeeds, deps: Deps) -> bool:
-    """Return whether the accelerator class with this name exists but does not meet the requirements any more."""
+    """Return whether the accelerator class `name` exists but no longer meets the requirements `want`."""
     return name in deps.accelerators and bool(unmet_requirements(deps.accelerators[name], want))
 
 
@@ -184,7 +184,7 @@ def _part(chosen: AcceleratorClass, runtime: Runtime | None) -> dict[str, Any]:
 
 
 def _overrides(name: str, kept: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that a stored runtime adds for the accelerator class of this name."""
+    """Return the settings that the stored runtime `kept` adds for the accelerator class with the name `name`."""
     return {key: kept[key] for key in ("args", "env", "parallelism", "pipeline") if key in kept and kept["class"] == name}
 
 

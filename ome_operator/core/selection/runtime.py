@@ -52,7 +52,7 @@ class Selection:
 
     @property
     def selected_runtime(self) -> Ref | None:
-        """The selected runtime, or None."""
+        """The selected runtime; None if no candidate matches."""
         return self.candidates[0].ref if self.candidates else None
 
     def sentence(self, model: str, field: str = "spec.runtime.name") -> str:

@@ -24,7 +24,7 @@ class ParsedVersion(NamedTuple):
 
 
 def release(text: str) -> ParsedVersion | None:
-    """Return the parts of a version, or None if the text is not a version."""
+    """Return the parts of a version; None if the text is not a version."""
     match = _RELEASE.fullmatch(text)
     if match is None:
         return None

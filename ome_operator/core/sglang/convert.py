@@ -27,7 +27,9 @@ def _class(short: SglangModel | Serving) -> dict[str, str]:
 
 
 def desired_object(short: SglangModel | Serving, deps: Deps) -> tuple[Manifest | None, ReasonedMessage]:
-    """Return the object of ome.io that is created for an object of sglang.ai, or the reason why it cannot be made yet."""
+    """Return the object of ome.io that is created for the object `short` of sglang.ai; or None, and the reason why it cannot
+    be created yet.
+    """
     return _model(short) if isinstance(short, SglangModel) else _service(short, deps)
 
 

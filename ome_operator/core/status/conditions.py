@@ -100,7 +100,7 @@ def _stamp(condition: Condition, old: Mapping[str, Any] | None, generation: int,
 
 
 def is_true(type_: str, status: Mapping[str, Any]) -> bool:
-    """Return whether a status has a condition of this type with the status True."""
+    """Return whether the status of an object contains a condition of the type `type_` that is True."""
     return any((condition["type"], condition["status"]) == (type_, "True") for condition in status.get("conditions") or ())
 
 

@@ -14,7 +14,7 @@ REPORTED_FOR = timedelta(hours=1)
 
 
 def foreign_workers_condition(reports: Iterable[ForeignWorkers], secret: str, now: datetime) -> Condition | None:
-    """Return the condition RouterIntact, or None if no foreign worker was found recently.
+    """Return the condition RouterIntact with the status False; None if no foreign worker was found recently.
 
     `secret` is the name of the Secret with the key of the routers; "" if the routers have no key.
     """

@@ -20,7 +20,7 @@ def loaded_model(
 ) -> dict[str, Any]:
     """Return `modelStatus`, or {} while there is nothing to report.
 
-    `groups` are the groups in the status of the service. `invalid`: True if the spec has a problem.
+    `groups` is `status.groups` of the service. `invalid` is true if the spec has a problem.
     """
     engines = [role for role in progress if role.role.component != keys.ROUTER]
     if not engines:

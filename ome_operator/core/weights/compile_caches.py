@@ -14,5 +14,5 @@ SOCKET = "agent.sock"
 
 
 def directory(root: str, namespace: str, digest: str) -> str:
-    """Return the directory for the pods with this digest."""
+    """Return the directory below `root` for the pods of the namespace `namespace` whose cache has the digest `digest`."""
     return join(root, NAMESPACES, namespace, FOLDER, digest)

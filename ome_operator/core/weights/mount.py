@@ -104,7 +104,7 @@ def files_uri(storage: Storage) -> str:
 
 
 def split_weights_uri(uri: str) -> tuple[str, str]:
-    """Return the URI of the weights, and the URI of the additional files or ""."""
+    """Return the URI of the weights, and the URI of the additional files ("" if there are none)."""
     first, *other = _BESIDE.split(uri, maxsplit=1)
     return first, other[0] if other else ""
 
@@ -120,7 +120,7 @@ def agents_can_download(uri: str) -> bool:
 
 
 def unsupported_scheme(uri: str) -> str:
-    """Return a sentence about a URI whose scheme is not supported, or ""."""
+    """Return a sentence about a URI whose scheme is not supported; "" if the scheme is supported."""
     scheme = uri.partition("://")[0]
     if scheme not in ("vendor", "github"):
         return ""
@@ -131,8 +131,8 @@ def unsupported_scheme(uri: str) -> str:
 
 
 def claim(uri: str) -> tuple[str, str, str] | None:
-    """Return (namespace or "", claim, path in the volume) of `pvc://[namespace:]claim[/path]`, or None for another
-    scheme.
+    """Return (namespace, claim, path in the volume) of `pvc://[namespace:]claim[/path]`; the namespace is "" if the URI
+    names none. Return None for a URI with another scheme.
     """
     if not uri.startswith("pvc://"):
         return None
@@ -176,14 +176,16 @@ def weights_parent(identity: Mapping[str, str], roots: tuple[str, ...]) -> str:
 
 
 def place_of(directory: str) -> str:
-    """Return the namespace to which a directory belongs according to its path, or "" for a cluster-wide model."""
+    """Return the namespace to which a directory of weights belongs according to its path; "" for the directory of a
+    cluster-wide model.
+    """
     _, separator, rest = f"{directory}/".partition(f"/{NAMESPACES}/")
     return rest.partition("/")[0] if separator else ""
 
 
 @lru_cache(4096)  # agents call this function in every pass, several times for each model
 def root_of(path: str, roots: tuple[str, ...]) -> str:
-    """Return the root that contains a path, or ""; for nested roots, the innermost."""
+    """Return the innermost of the directories `roots` that contains `path`; "" if none contains it."""
     above = set(map(str, PurePosixPath(path).parents))
     return max((root for root in roots if root in above), key=len, default="")
 
