@@ -118,7 +118,7 @@ class ClusterCache:
 
     def remove_deleted(self, kind: str, uid: str, version: int = 0) -> FactChange | None:
         """Remove an object that does not exist any more, or that has lost the operator's label. `version` is the
-        resourceVersion of the event; 0 if it is unknown. Return the change, or None if nothing was removed.
+        resourceVersion of the event; 0 if it is unknown. Return the change; None if nothing was removed.
         """
         store = self._stores[kind]
         known = store.get(uid)
@@ -133,7 +133,7 @@ class ClusterCache:
 
     def store_written(self, kind: str, body: Manifest, sent: Manifest | None = None) -> FactChange | None:
         """Store the server's answer to a write or a live read of the operator, so that later reconciliations see the new
-        state before the watch delivers it. `sent` is the manifest of a child object that was applied. Return the change, or
+        state before the watch delivers it. `sent` is the manifest of a child object that was applied. Return the change;
         None for kinds whose answers are not stored.
         """
         if kind in ("Node", RECORD) or kind not in self._stores:
@@ -187,8 +187,8 @@ class ClusterCache:
         return [each.ref for store in self.resources.values() for each in store if each.ref.namespace == namespace]
 
     def find_resource(self, ref: Ref) -> Resource | None:
-        """Return the object that a reference names, or None. If an older object of the same name is still terminating,
-        return the newest object.
+        """Return the object that a reference names; None if the cache has no such object. If an older object of the same
+        name is still terminating, return the newest object.
         """
         return max(self.resources[ref.kind].group(ref), key=lambda item: item.version, default=None)
 
@@ -207,7 +207,7 @@ class ClusterCache:
         return found
 
     def job_of(self, benchmark: Resource) -> Child | None:
-        """Return the Job of a BenchmarkJob, or None."""
+        """Return the Job of a BenchmarkJob; None if the Job does not exist."""
         found = self.children[JOB].group((benchmark.ref.namespace, ""))
         return next((job for job in found if job.owner == benchmark.uid), None)
 
@@ -247,11 +247,11 @@ class ClusterCache:
         return self._index.unmade
 
     def record(self, node: str) -> NodeRecord | None:
-        """Return the NodeModels record of a node; the newest if an older record of the same name is still terminating."""
+        """Return the newest NodeModels record of a node (an older one may still be terminating); None if there is none."""
         return max(self.records.group(node), key=lambda item: item.version, default=None)
 
     def node(self, name: str) -> NodeResource | None:
-        """Return a node by its name, or None."""
+        """Return the node with the name `name`; None if it does not exist."""
         return max(self.nodes.group(name), key=lambda item: item.version, default=None)
 
     def holdings(self, ref: Ref) -> Mapping[str, NodeHolding]:
@@ -275,14 +275,14 @@ class ClusterCache:
         return default if resource is None else wave_terms.terms(resource.annotations, default)[0]
 
     def active_hold(self, resource: Resource) -> Hold | None:
-        """Return the freeze or observe mode that applies to an object of the operator's kinds, or None. A service can
-        also be held by its own annotations.
+        """Return the freeze or observe mode that applies to an object of the operator's kinds; None if neither applies. A
+        service can also be held by its own annotations.
         """
         notes = resource.annotations if resource.ref.kind == SERVICE else {}
         return active_hold(self._index.deps, resource.ref.namespace, resource.ref.name, notes)
 
     def global_hold(self) -> Hold | None:
-        """Return the freeze or observe mode that applies to all objects, or None."""
+        """Return the freeze or observe mode that applies to all objects; None if neither applies."""
         return active_hold(self._index.deps, "")
 
     # --- stores and indices -----------------------------------------------------------------------------------------
@@ -332,8 +332,8 @@ class ClusterCache:
                 self._index.models.remove(resource.ref)
 
     def over_limit(self, resource: Resource) -> Invalid | None:
-        """Return the reason why a model is not reconciled because its namespace has too many models, or None. The message
-        is the same for all models of the namespace that are beyond the quota.
+        """Return the reason why a model is not reconciled because its namespace has too many models; None for other models.
+        The message is the same for all models of the namespace that are beyond the quota.
         """
         if resource.ref.kind != BASE_MODEL or not self.quota.is_beyond_limit(resource.uid):
             return None

@@ -158,8 +158,8 @@ class EventHandler:
 
     def handle_written(self, kind: str, body: Manifest, sent: Manifest | None = None) -> Child | Pod | Resource | None:
         """Store the server's answer to a write or a live read, so that later reconciliations see the new state before the
-        watch delivers it. `sent` is the manifest of a child object that was applied. Return the stored fact, or None for
-        kinds whose answers are not stored.
+        watch delivers it. `sent` is the manifest of a child object that was applied. Return the stored fact; None for kinds
+        whose answers are not stored.
         """
         change = self.cache.store_written(kind, body, sent)
         if change is None:

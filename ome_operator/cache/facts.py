@@ -39,12 +39,12 @@ def fact_namespace(fact: Any) -> str:
 
 
 def same_fact(a: Any, b: Any) -> bool:
-    """Return whether two facts are equal except for their version."""
+    """Return whether two facts are equal except for their field `version`."""
     return bool(a == b._replace(version=a.version))
 
 
 def same_node(a: NodeResource, b: NodeResource) -> bool:
-    """Return whether two nodes are equal except for their version."""
+    """Return whether two nodes are equal except for their field `version`."""
     return same_fact(a.node, b.node)
 
 

@@ -27,7 +27,7 @@ class OwnedFields:
 
     def child(self, kind: str, body: Mapping[str, Any], known: Child | None) -> Child:
         """Return the facts of a child object from its JSON, whose spec and managed fields may be texts. `known` is the
-        stored fact, or None.
+        stored fact; None if no fact is stored.
         """
         metadata = body.get("metadata") or {}
         uid = from_api.uid(body)

@@ -134,7 +134,9 @@ class Client:
     async def _pages(
         self, kind: str, namespace: str, label_selector: str, field_selector: str, size: int, accept: str
     ) -> AsyncIterator[list[Manifest]]:
-        """Yield the items of each page of a list."""
+        """Yield the items of each page of a list. A page has at most `size` items, and `accept` is the value of the header
+        Accept.
+        """
         query, where = _list_query(size, label_selector, field_selector), path(kind, namespace)
         headers = {"Accept": accept}
         while True:

@@ -250,13 +250,15 @@ async def _authorization(configuration: Configuration) -> str:
 
 
 def _proxy(server: str) -> str | None:
-    """Return the proxy that environment variables name for this server, or None."""
+    """Return the URL of the proxy that environment variables name for the server `server`; None if they name no proxy for
+    it.
+    """
     url = urlsplit(server)
     return None if proxy_bypass(url.hostname or "") else getproxies().get(url.scheme)
 
 
 def pod_namespace(default: str) -> str:
-    """Return the namespace that this pod runs in, or `default` outside of a pod."""
+    """Return the namespace of the pod in which this process runs; `default` if it does not run in a pod."""
     try:
         return POD_NAMESPACE.read_text().strip() or default
     except OSError:

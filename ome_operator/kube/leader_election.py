@@ -168,8 +168,8 @@ class Election:
             logger.warning("cannot release the Lease: %s", error or type(error).__name__)
 
     async def _try(self) -> bool:
-        """Claim or renew the Lease; return False if another operator holds it. Errors are raised only while this process is
-        the leader.
+        """Claim or renew the Lease. Return whether this process holds it now; False if another operator holds it. Errors are
+        raised only while this process is the leader.
         """
         settings, wall = self._settings, self._wall()
         leading = self._lease is not None

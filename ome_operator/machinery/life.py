@@ -29,9 +29,9 @@ class ProcessLife:
         self.state, self.ready = state, ready
 
     def record_failure(self, part: str, error: BaseException | None, *, expected: bool = False) -> None:
-        """Record and log that a part of the process (`part`) has ended, although it must run as long as the process.
-        `error` is the error that ended this part, if any. No traceback is logged if `expected` is true. Only the first call
-        has an effect.
+        """Record and log that a part of the process (`part`) has ended, although it must run as long as the process. `error`
+        is the error that ended this part; None if the part ended without an error. No traceback is logged if `expected` is
+        true. Only the first call has an effect.
         """
         if self.dead:
             return

@@ -119,8 +119,8 @@ class Schedule(Generic[K]):
         self._backlog.add(key, now)
 
     def pop(self, now: float) -> K | None:
-        """Return the next key, or None if no key is due. The key is busy until `finish` is called. Keys that can wait
-        alternate with the other keys.
+        """Return the next key to reconcile; None if no key is due. The key is busy until `finish` is called. Keys that can
+        wait alternate with the other keys.
         """
         self._ripen(now)
         key = None if self._last_was_shared else self._take_shared(now)
@@ -247,7 +247,9 @@ class Schedule(Generic[K]):
         return head[1]
 
     def _head(self, kept: dict[Hashable, Entries[K]], group: Hashable) -> tuple[float, K] | None:
-        """Return the first valid entry of a group, or None, and remove the invalid entries before it."""
+        """Return the first valid entry of a group in the queues `kept`, and remove the invalid entries before it. Return
+        None if the group has no valid entry.
+        """
         entries = kept.get(group)
         while entries:
             if self._stands(*entries[0]):

@@ -35,7 +35,8 @@ class Store(Generic[T, G]):
     """The facts by UID, and by the group (owner, name, …) to which they belong.
 
     `group` returns the group of a fact, and `same` returns whether a change from one fact to another can be ignored. `noted`
-    is called with the fact before and after each change, or None if there is none; callers use it to maintain an index.
+    is called with the fact before and the fact after each change. The fact before is None for a new object, and the fact
+    after is None for a deleted object. Callers use `noted` to maintain an index.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class Store(Generic[T, G]):
         return iter(self._items.values())
 
     def get(self, uid: str) -> T | None:
-        """Return the fact of a UID, or None."""
+        """Return the fact about the object with the UID `uid`; None if no fact is stored."""
         return self._items.get(uid)
 
     def group(self, key: G) -> Iterable[T]:
@@ -111,8 +112,8 @@ class Store(Generic[T, G]):
         return known is not None and uid in self._ahead and 0 < version < known.version
 
     def remove_deleted(self, uid: str, version: int = 0) -> T | None:
-        """Remove a deleted object. `version` is the version of the deletion; 0 if unknown. Return the last fact of the
-        object, or None.
+        """Remove a deleted object. `version` is the version of the deletion; 0 if unknown. Return the last fact about the
+        object; None if no fact was stored.
         """
         self._ahead.discard(uid)
         known = self._items.pop(uid, None)

@@ -77,11 +77,11 @@ class Slots(Generic[Owner]):
         return False
 
     def pop_displaced(self) -> Owner | None:
-        """Return an owner that has lost its slot to another owner since the last call, or None if there is none."""
+        """Return an owner that has lost its slot to another owner since the last call; None if no owner has."""
         return self._displaced.pop() if self._displaced else None
 
     def remove_owner(self, owner: Owner) -> Owner | None:
-        """Remove an owner. Return the queued owner that gets the slot, or None if no slot was freed or no owner is queued.
+        """Remove an owner. Return the queued owner that gets the slot; None if no slot was freed, or if no owner is queued.
         The slot goes to an owner of the group with the fewest slots, and among these to the owner that has waited longest.
         """
         self._waiting.pop(owner, None)
