@@ -49,7 +49,7 @@ def location(uri: str) -> str:
 
 
 def host_and_port(address: str) -> tuple[str, int | None]:
-    """Return the host of a URL in lower case, and its port, or None if the URL has no port. Raises RequestRefused if the URL
+    """Return the host of a URL in lower case, and its port (None if the URL names no port). Raises RequestRefused if the URL
     is invalid.
     """
     try:

@@ -89,8 +89,8 @@ async def read_range(
     *,
     redirects: bool = True,
 ) -> AsyncIterator[bytes]:
-    """Iterate over the bytes from `start` up to, and excluding, `end` of a file of `size` bytes. Raises RequestRefused if
-    the source rejects the request, and SourceUnreachable if the source fails.
+    """Iterate over the bytes of a file of `size` bytes, from `start` up to, but not including, `end`. Raises RequestRefused
+    if the source rejects the request, and SourceUnreachable if the source fails.
 
     Redirects are followed, unless `redirects` is false; the credential is sent to the original host only. Messages do not
     contain the URL, because a hub redirects to a signed URL, with which every reader of the message could download the

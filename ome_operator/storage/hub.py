@@ -64,8 +64,8 @@ class Hub(HttpSource):
         self._credential = Credential(f"Bearer {token}", check_secret) if token else None
 
     async def listing(self, revision: str) -> Listing:
-        """Return all files of a commit: the commit of `revision` if given, otherwise of the URI's revision, otherwise of
-        main.
+        """Return all files of a commit. It is the commit of `revision` if `revision` is not "", otherwise the commit of the
+        URI's revision, otherwise the commit of the branch main.
         """
         wanted = revision or self._revision or "main"
         if not is_plain(wanted):

@@ -121,8 +121,8 @@ def _endpoint(parts: SplitResult) -> Endpoint:
 
 
 def _proxy(only: Endpoint) -> SplitResult | None:
-    """Return the proxy that the environment configures for a host, or None. Raises RequestRefused for a type of proxy that
-    is not supported.
+    """Return the URL of the proxy that environment variables configure for the host of `only`; None if they configure no
+    proxy for it. Raises RequestRefused for a type of proxy that is not supported.
     """
     if proxy_bypass(only.host):
         return None
@@ -139,7 +139,7 @@ def _proxy(only: Endpoint) -> SplitResult | None:
 
 
 def _proxy_login(proxy: SplitResult) -> str:
-    """Return the header that authenticates at a proxy, or "" if the proxy's URL has no user name."""
+    """Return the header that authenticates at a proxy; "" if the proxy's URL has no user name."""
     if not proxy.username:
         return ""
     pair = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}"

@@ -90,8 +90,9 @@ class ObjectStore:
     def __init__(self, make: Callable[[str], Any], prefix: str, *, only: str = "", sizes_only: bool = False) -> None:
         """Initialize the store.
 
-        `make` creates the client; its argument is the URL of a proxy, or "" for no proxy. `only` is the address to which the
-        client may connect, or "" for any address.
+        `make` creates the client; its argument is the URL of a proxy, or "" for no proxy. `prefix` is the beginning of the
+        names of the objects. `only` is the only address to which the client may connect; "" for any address. If `sizes_only`
+        is true, the store's ETags are not used as hashes.
         """
         self._make, self._prefix, self._sizes_only = make, prefix.strip("/"), sizes_only
         self._proxy = LoopbackProxy(only) if only else None

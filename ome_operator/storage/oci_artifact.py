@@ -46,7 +46,7 @@ class Reference(NamedTuple):
 
 
 def parse_reference(rest: str) -> Reference | None:
-    """Return the reference in the part of a URI after `oci://`, or None if that part does not begin with the host of a
+    """Return the reference in `rest`, the part of a URI after `oci://`; None if `rest` does not begin with the host of a
     registry.
     """
     if (match := _REFERENCE.fullmatch(rest)) is None:
@@ -101,7 +101,8 @@ def _file(layer: Mapping[str, Any]) -> RemoteFile:
 
 
 def registry_credentials(secret: Mapping[str, str], host: str) -> str:
-    """Return `user:password` in base64 for the registry at `host`, or "" if the Secret contains no credentials for it.
+    """Return `user:password` in base64 for the registry at `host`; "" if the Secret contains no credentials for this
+    registry.
 
     The Secret contains `username` and `password`, or is an image pull Secret (`.dockerconfigjson`).
     """

@@ -47,8 +47,8 @@ class OciRegistry(HttpSource):
         """The credential that the registry asked for: the Secret itself, or a token."""
 
     async def listing(self, revision: str) -> Listing:
-        """Return the files of a manifest: the manifest of `revision` if given, otherwise of the URI's revision. The
-        revision of the listing is the manifest's digest.
+        """Return the files of a manifest: the manifest of `revision` if `revision` is not "", otherwise the manifest of the
+        URI's revision. The revision of the listing is the manifest's digest.
         """
         wanted = revision or self._target.revision
         if not is_revision(wanted):
@@ -124,7 +124,9 @@ class OciRegistry(HttpSource):
         self._credential = self._secret._replace(header=token.header) if self._secret else token
 
     def _token_address(self, parameters: Mapping[str, str]) -> URL | None:
-        """Return the URL of a token for pulling this repository, or None if the realm of a challenge is not usable."""
+        """Return the URL at which a token for pulling this repository is requested; None if the realm in `parameters`, the
+        parameters of a challenge, is not usable.
+        """
         try:
             realm = URL(parameters.get("realm", "")).with_fragment(None)
             if realm.scheme not in ("https", URL(self._endpoint).scheme) or not realm.host:

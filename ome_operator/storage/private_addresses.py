@@ -107,7 +107,7 @@ def connector(reach: HostRules | None) -> TCPConnector:
 
 
 def refusal_reason(error: BaseException | None) -> str:
-    """If an error of aiohttp was caused by a rejected IP address (PrivateAddress), return the message about this address,
+    """Return the message about a rejected IP address if this address (PrivateAddress) caused the error `error` of aiohttp;
     otherwise "".
     """
     while error is not None:
