@@ -139,7 +139,7 @@ async def _may_write_services(client: Client, steps: StepReporter, deployment: M
 
 
 def _recent(services: Iterable[Manifest]) -> str:
-    """Return a message about another client that recently wrote the status of a service, or "" if there is none."""
+    """Return a message about another client that recently wrote the status of a service; "" if no other client did."""
     now = datetime.now(UTC)
     for service in services:
         for manager, when in from_api.status_writers(service):

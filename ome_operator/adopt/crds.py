@@ -32,19 +32,19 @@ class Release(NamedTuple):
 
 
 def release_of(live: Mapping[str, Any]) -> Release | None:
-    """Return the helm release in an object's annotations, or None if the object belongs to no release."""
+    """Return the helm release in an object's annotations; None if the object belongs to no release."""
     marks = live["metadata"].get("annotations") or {}
     name = marks.get("meta.helm.sh/release-name")
     return Release(name, marks.get("meta.helm.sh/release-namespace") or "") if name else None
 
 
 def own_kind(name: str) -> Kind | None:
-    """Return the kind of this operator whose CRD has this name, or None."""
+    """Return the kind of this operator whose CRD has the name `name`; None if the operator has no such kind."""
     return next((kind for kind in KINDS if kind.crd == name), None)
 
 
 def replacement(live: Manifest, kind: Kind, release: Release) -> Manifest | None:
-    """Return the CRD that must be stored with a PUT, or None if it is already stored.
+    """Return the CRD that must be stored with a PUT in place of the CRD `live`; None if `live` already has this content.
 
     A server-side apply is not suitable, because the API server merges schemas field by field. Every field of OME's schema
     that the new schema does not have (including defaults) would stay as long as OME's field manager owns it.
@@ -64,8 +64,8 @@ def replacement(live: Manifest, kind: Kind, release: Release) -> Manifest | None
 
 
 def rejection_reason(live: Mapping[str, Any], kind: Kind) -> str:
-    """Return the reason why the API server would reject the new CRD in place of the existing CRD `live`, or "" if it
-    would accept the CRD.
+    """Return the reason why the API server would reject the new CRD of `kind` in place of the existing CRD `live`; "" if it
+    would accept the new CRD.
     """
     stored = [version for version in (live.get("status") or {}).get("storedVersions") or () if version != kind.version]
     if stored:

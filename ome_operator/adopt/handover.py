@@ -48,8 +48,9 @@ class OldObject:
 
 
 async def old_objects(client: Client) -> dict[tuple[str, str], list[OldObject]]:
-    """Return (namespace, service UID) -> the objects that the InferenceService controls and that this operator did not
-    create. An object of another namespace may name a service as its owner, too, but does not belong to the service.
+    """Return a mapping from (namespace, UID of an InferenceService) to the objects that the service controls and that this
+    operator did not create. An object of another namespace may name a service as its owner, too, but does not belong to the
+    service.
     """
     result: dict[tuple[str, str], list[OldObject]] = {}
     for kind in (*SCALERS, *WORKLOADS, *REST):
@@ -209,7 +210,7 @@ class Handover:
 
 
 def pending_reason(service: Mapping[str, Any]) -> str:
-    """Return why the old workloads must stay, or "" if every pod of the new slice is ready.
+    """Return why the old workloads must stay; "" if every pod of the new slice (the operator's workloads) is ready.
 
     The function evaluates the condition RolledOut of the current generation. The condition Ready is not suitable, because it
     is False while old objects use the names that are to be taken over.

@@ -47,7 +47,7 @@ async def hand_over(client: Client, steps: StepReporter, wanted: Sequence[str], 
 
 
 async def _ingresses(client: Client, steps: StepReporter) -> None:
-    """Report the Ingresses of OME. They are not deleted."""
+    """Report the Ingresses that OME created. They are not deleted."""
     for item in await client.list_metadata("Ingress"):
         owner = next((ref for ref in item.get("ownerReferences") or () if is_service(ref)), None)
         if owner is not None:

@@ -36,7 +36,7 @@ class UnevenDivision(NamedTuple):
 
 
 def find_uneven_size(model: ModelFacts, shape: ParallelShape) -> UnevenDivision | None:
-    """Return the first size of the shape that does not divide evenly; None if all sizes do."""
+    """Return the first size of the shape that does not divide evenly; None if all sizes divide evenly."""
     return next(_uneven(model, shape), None)
 
 

@@ -122,7 +122,7 @@ def _choices(choices: Iterable[Any] | None) -> list[str]:
 
 
 def _plain(value: Any) -> Any:
-    """Return a default as JSON data, or as a string if JSON cannot represent it."""
+    """Return the default value of a flag as JSON data; as a string if JSON cannot represent the value."""
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     return value if value is None or isinstance(value, bool | int | float | str) else str(getattr(value, "value", value))

@@ -146,7 +146,9 @@ def takes_flags(container: Mapping[str, Any]) -> bool:
 
 
 def value(words: Sequence[str], flag: str) -> str | None:
-    """Return the value of the last occurrence of a flag, "" if no value follows the flag, or None if the flag is absent."""
+    """Return the value of the last occurrence of the flag `flag` in `words`. Return "" if no value follows the flag, and
+    None if the flag is absent.
+    """
     result = None
     for word, after in pairwise([*words, "--"]):
         if word == flag:

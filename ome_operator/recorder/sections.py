@@ -143,7 +143,7 @@ def _body(found: Any) -> dict[str, Any]:
 
 
 def changes(passes: Iterable[Tables]) -> Iterator[Tables]:
-    """Return, for each pass, the differences from the previous pass. A removed entry has the value null."""
+    """Yield, for each pass, the differences from the previous pass. A removed entry has the value None."""
     before: Tables = {}
     for current in passes:
         yield {name: change for name in current if (change := _change(before.get(name, {}), current[name]))}

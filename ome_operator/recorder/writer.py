@@ -57,7 +57,9 @@ def _entry(line: bytes) -> str:
 
 
 def main() -> None:
-    """Write the file that the first argument names; the second argument is the largest size in bytes."""
+    """Write the file that the first argument of the command line names. The second argument is the largest size of the file
+    in bytes.
+    """
     os.nice(10)
     resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))

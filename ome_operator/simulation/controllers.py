@@ -81,7 +81,7 @@ class FixedController:
         self._size = size
 
     def __call__(self, now: float, samples: Sequence[DemandSample], fleet: Fleet) -> Size:
-        """Return the wanted size, which is always the same."""
+        """Return the wanted size, which is always the same. The parameters have no effect."""
         return self._size
 
 

@@ -41,7 +41,9 @@ class NamespacedSink(Sink, Protocol):
     """Receives the objects and events of watches. The methods get the namespace to which the objects or events belong."""
 
     def handle_relist(self, kind: str, namespace: str = "") -> None:
-        """Called when a list of this kind was repeated, so that objects may have been deleted unnoticed."""
+        """Called when the list of the kind `kind` was repeated. Objects may have been deleted without an event before
+        that.
+        """
 
     async def listed(self, kind: str, namespace: str = "") -> set[str]:
         """Return the UIDs of all objects of a kind, by a consistent list."""
@@ -248,8 +250,8 @@ class Coverage:
 
     @property
     def last_event(self) -> Mapping[str, float]:
-        """Kind -> monotonic time of the last sign of life of its watch. If a kind is watched in several namespaces, the
-        oldest time is used.
+        """A mapping from each kind to the monotonic time of the last sign of life of its watch. If a kind is watched in
+        several namespaces, the oldest time is used.
         """
         found: dict[str, float] = {}
         for part in self._parts.values():
@@ -260,16 +262,16 @@ class Coverage:
 
     @property
     def events(self) -> Counter[str]:
-        """Kind -> number of received events."""
+        """A mapping from each kind to the number of its received events."""
         both = [count for part in self._parts.values() for count in (part.informer.events, part.kopf.events)]
         return sum(both, Counter())
 
     @property
     def unparsed_counts(self) -> Counter[str]:
-        """Kind -> number of objects and events that could not be parsed."""
+        """A mapping from each kind to the number of its objects and events that could not be parsed."""
         return sum((part.informer.unread for part in self._parts.values()), Counter())
 
     @property
     def watched_namespaces(self) -> dict[str, float]:
-        """Configured namespace -> 1 while it is watched, else 0."""
+        """A mapping from each configured namespace to 1 while it is watched, and to 0 otherwise."""
         return {name: float(self._parts[name].listed) for name in self._names}

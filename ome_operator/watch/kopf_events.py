@@ -126,7 +126,9 @@ class KopfEvents:
     # --- requests of kopf ---------------------------------------------------------------------------------------------
 
     def add_task(self, path: str, task: asyncio.Task[Any] | None) -> None:
-        """Remember a task of kopf that sends a list or watch request."""
+        """Store a task of kopf that sends a list or watch request for the path `path`. `task` is None if the request is not
+        sent by a task.
+        """
         if self._kind(path) and task is not None:
             self._watchers.add(task)
 
@@ -170,8 +172,8 @@ class KopfEvents:
 
     @property
     def last_event(self) -> Mapping[str, float]:
-        """Kind -> monotonic time of the last sign of life of its watch. Received bytes are included, because handlers do
-        not receive bookmarks.
+        """A mapping from each kind to the monotonic time of the last sign of life of its watch. Received bytes count as a
+        sign, because handlers do not receive bookmarks.
         """
         for kind in self._streams:
             self._note_bytes(kind)
