@@ -222,7 +222,7 @@ class Cluster:
         return processes.keep(self.at, name, argv, env)
 
     def process(self, name: str) -> Process | None:
-        """Return a component or a spawned process if it is running, otherwise None."""
+        """Return the component or the spawned process with the name `name`; None if it is not running."""
         return processes.find_process(self.at, name)
 
     def log(self, name: str) -> Path:
@@ -276,7 +276,7 @@ class Cluster:
 
     @property
     def real_nodes(self) -> tuple[str, ...]:
-        """Return the names of the nodes that run containers; none if all nodes are simulated."""
+        """Return the names of the nodes that run containers; () if all nodes are simulated."""
         if self.kept.spec.kind:
             return kind_config.real_nodes(self.at, self.kept.spec.workers)
         return (NAME,) if self.kept.network else ()

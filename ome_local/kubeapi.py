@@ -53,7 +53,7 @@ class KubeApi:
         return cls(server or cluster["server"], context, timeout)
 
     def get(self, path: str) -> Any:
-        """Send a GET request. Return the parsed body, or its text if it is not JSON."""
+        """Send a GET request. Return the parsed body of the response, or its text if it is not JSON."""
         return self.request("GET", path)
 
     def request(self, method: str, path: str, body: Any = None, kind: str = "application/json") -> Any:

@@ -64,8 +64,8 @@ def extras(named: Collection[str]) -> dict[str, bool]:
 
 
 def check(name: str, kept: ClusterFile | None, wanted: Spec) -> None:
-    """Raise UserError if the options cannot be satisfied. `kept` contains the settings of the existing cluster of this
-    name, or is None.
+    """Raise UserError if the options cannot be satisfied. `kept` contains the settings of the existing cluster with the name
+    `name`; None if there is no such cluster.
     """
     if reason := option_error(name, kept.spec if kept else None, wanted):
         raise UserError(reason)

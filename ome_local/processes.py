@@ -56,7 +56,7 @@ class Process:
 
 
 def started_at(pid: int) -> str | None:
-    """Return the start time of the process with this ID, or None if no such process is running."""
+    """Return the start time of the process with the ID `pid` (`Process.started`); None if no such process is running."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -66,7 +66,7 @@ def started_at(pid: int) -> str | None:
 
 
 def _started_by_ps(pid: int) -> str | None:
-    """Return the start time of a process on macOS, which has no /proc, or None if the process is not running."""
+    """Return the start time of a process on macOS, which has no /proc; None if the process is not running."""
     told = subprocess.run(["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
     state, _, started = told.stdout.strip().partition(" ")
     return started.strip() or None if not state.startswith("Z") else None
@@ -114,7 +114,9 @@ def remember(at: Layout, name: str, pid: int) -> Process:
 
 
 def find_process(at: Layout, name: str) -> Process | None:
-    """Return the process that is recorded under this name if it is still running, otherwise None."""
+    """Return the process that is recorded under the name `name`; None if no process is recorded, or if it is not running any
+    more.
+    """
     kept = _remembered(at, name)
     if kept is not None and kept.is_running():
         return kept
@@ -133,8 +135,8 @@ def _remembered(at: Layout, name: str) -> Process | None:
 
 
 def _by_itself(at: Layout, name: str) -> Process | None:
-    """Return the process that has recorded its own ID under this name (see `_REMEMBER`), or None. The record contains no
-    start time yet, so the process's environment must prove that it belongs to this cluster.
+    """Return the process that has recorded its own ID under the name `name` (see `_REMEMBER`); None if there is no such
+    process. The record contains no start time yet, so the process's environment must prove that it belongs to this cluster.
     """
     try:
         pid = int(_early(at, name).read_text())

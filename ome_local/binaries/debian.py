@@ -19,8 +19,8 @@ _UNPACKED = {**{name: Path("usr/bin", name) for name in PROGRAMS}, PAGES: Path("
 
 
 def prometheus() -> dict[str, Path]:
-    """Return the paths of both programs, and of PAGES if the programs do not find their web pages by themselves. Raises
-    Unavailable if the package cannot be downloaded.
+    """Return the paths of both programs by name, and the path of the folder PAGES if the programs do not find their web
+    pages by themselves. Raises Unavailable if the package cannot be downloaded.
     """
     if found := _here():
         return found

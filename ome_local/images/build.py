@@ -175,8 +175,8 @@ def _maker(name: str, root: Path) -> Callable[[Path, Path], None]:
 
 
 def _foreign() -> str | None:
-    """Return why this machine cannot build images natively, or None if it can. The packages of images/ are pinned for
-    amd64; Docker emulates amd64 on other machines.
+    """Return why this machine cannot build images natively; None if it can build them. The packages of images/ are pinned
+    for amd64; Docker emulates amd64 on other machines.
     """
     target = this_machine(clients_only=True)
     return None if target.arch == "amd64" else f"this is {target.os} {target.arch}"

@@ -78,7 +78,7 @@ def missing_packages() -> list[str]:
 
 
 def plugins() -> str | None:
-    """Return the folder of the CNI plugins, or None if they are not installed."""
+    """Return the folder of the CNI plugins; None if the plugins are not installed."""
     return next((f for f in _PLUGIN_FOLDERS if all((Path(f) / name).exists() for name in _PLUGINS)), None)
 
 
@@ -100,7 +100,9 @@ def _apt(*words: str) -> "subprocess.CompletedProcess[str]":
 
 
 def _kernel() -> str | None:
-    """Test all kernel features once in temporary namespaces. Return why a feature is missing, or None."""
+    """Test all kernel features that a real node needs, once, in temporary namespaces. Return which feature is missing and
+    why; None if all features exist.
+    """
     home = next(
         path for path in (layout.clusters_home().absolute(), *layout.clusters_home().absolute().parents) if path.is_dir()
     )

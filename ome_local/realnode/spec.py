@@ -119,8 +119,8 @@ class RealNode:
 
     @property
     def private_directories(self) -> dict[str, Path]:
-        """Directories of the machine that the node's programs must not share with it: path that is compiled into the
-        programs -> folder of the node that they see at this path.
+        """Directories of the machine that the node's programs must not share with the machine. Each path that is compiled
+        into the programs is mapped to the folder of the node that the programs see at this path.
         """
         return {
             "/run": self.run,
