@@ -84,12 +84,15 @@ def advance(
 ) -> Decision:
     """Return the next state of the gangs of a service.
 
-    record The stored state; None if none is stored. seen The groups as they are observed. turn None if the gang is not
-    admitted; True if it is admitted and seems to fit; False if it is admitted although it does not. contested Whether other
-    gangs wait for nodes that this gang wants. In this case even the first placement attempt needs admission, and pods
-    without a node are removed. timeout Seconds within which all pods of a gang have to be bound to nodes. gives_way Whether
-    the groups that hold nodes without serving are removed now to release these nodes. `seen` does not count these groups as
-    served, even if they served before.
+    record       The stored state; None if none is stored.
+    seen         The groups as they are observed.
+    turn         None if the gang is not admitted; True if it is admitted and seems to fit; False if it is admitted although
+                 it does not seem to fit.
+    contested    Whether other gangs wait for nodes that this gang wants. In this case even the first placement attempt
+                 needs admission, and pods without a node are removed.
+    timeout      Seconds within which all pods of a gang have to be bound to nodes.
+    gives_way    Whether the groups that hold nodes without serving are removed now to release these nodes. `seen` does not
+                 count these groups as served, even if they served before.
     """
     missing = _missing(seen)
     if not any(missing.values()):
