@@ -151,8 +151,8 @@ def service_figures(status: Mapping[str, Any], pods: Iterable[Pod], roles: Mappi
 
 
 def _surplus(scaling: Mapping[str, Any]) -> str:
-    """Return the reason in `status.scaling` why groups that are not needed stay. Return "" if there is none, or if the mode
-    is not Apply.
+    """Return the reason in `status.scaling` why groups that are not needed stay. Return "" if no such groups stay, or if the
+    mode is not Apply.
     """
     hold = str(scaling.get("hold") or "")
     return hold if hold in SURPLUS and scaling.get("mode") == APPLY else ""

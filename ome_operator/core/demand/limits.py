@@ -22,7 +22,7 @@ def first_steps(need: NeededGroups, fleet: Fleet, roles: Collection[str]) -> Nee
 
 def limit_groups(need: NeededGroups, fleet: Fleet, targets: Targets) -> tuple[tuple[int, int], str]:
     """Return the permitted numbers of prefill and decode groups, and the reason (`HoldReason`) if fewer groups are permitted
-    than needed, otherwise "". `need` must not contain None.
+    than needed ("" if as many are permitted). `need` must not contain None.
     """
     hold = ""
     size = list[int]()

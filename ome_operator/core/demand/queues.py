@@ -66,8 +66,8 @@ def prefill_groups(rate: float, service: float, patience: float, share: float) -
 
 def slowest_prefill(groups: int, rate: float, bound: float, share: float, factor: float) -> float | None:
     """Return the longest mean time in seconds that a request may occupy a prefill group so that `groups` groups serve the
-    fraction `share` of `rate` requests per second in time; None if there is none. A request is in time if its wait and its
-    time in the group are at most `bound` seconds together. `factor` is the `patience_factor` of the service times.
+    fraction `share` of `rate` requests per second in time; None if no time is short enough. A request is in time if its wait
+    and its time in the group are at most `bound` seconds together. `factor` is the `patience_factor` of the service times.
     """
     low, high = 0.0, min(bound, groups / rate)
     for _ in range(HALVINGS):

@@ -191,8 +191,8 @@ def _main(boxes: Sequence[Body], status: Body) -> Body:
 
 
 def _ending(status: Body, main: Body, conditions: Mapping[str, Body]) -> Termination | None:
-    """Return how the main container terminated last. If it never terminated, return how the pod was disrupted or failed,
-    or None.
+    """Return how the main container terminated last. If it never terminated, return how the pod was disrupted or failed;
+    None if neither happened.
     """
     for state in ("state", "lastState"):
         if ended := (main.get(state) or {}).get("terminated"):

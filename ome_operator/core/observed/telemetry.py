@@ -308,7 +308,7 @@ def _optional_count(part: Mapping[str, Any], name: str) -> int | None:
 
 
 def _checked(value: Any, name: str) -> float | None:
-    """Return `value` if it is a number or None. Raises UnusableSummary, with the name of the field, for any other value."""
+    """Return `value`, a number or None. Raises UnusableSummary, with the name of the field, for any other value."""
     if value is None:
         return None
     if not _is_number(value):

@@ -86,7 +86,7 @@ def parse_only_container(status: Body, name: str) -> CheckResult | None:
 
 
 def has_begun(status: Body, name: str) -> bool:
-    """Return whether the check in the container of this name is running or has ended."""
+    """Return whether the check in the container `name` is running or has ended."""
     state = _box(status, "containerStatuses", name).get("state") or {}
     return bool(state.get("running") or state.get("terminated"))
 

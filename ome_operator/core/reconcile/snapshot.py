@@ -95,6 +95,6 @@ class Snapshot:
         return revision in self.slices and any(one.kind == "StatefulSet" for one in self.slices[revision].workloads)
 
     def controlled(self, kind: str, name: str) -> Child | None:
-        """Return the object of this kind and name if the service controls it; otherwise None."""
+        """Return the object with the kind `kind` and the name `name` if the service controls it; otherwise None."""
         found = self.observed.children.get((kind, name))
         return found if found is not None and found.owner == self.service.uid else None

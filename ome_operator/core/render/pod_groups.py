@@ -42,7 +42,7 @@ def of_user(workload: Manifest | None) -> tuple[str, str]:
 
 
 def kind(leader: Manifest, worker: Manifest | None) -> str:
-    """Return `KUEUE` if the pods of each engine group are named as a pod group of Kueue, otherwise "".
+    """Return `KUEUE` if the pods of each engine group are named as a pod group of Kueue; otherwise "".
 
     The pods are not named if they name no queue, if leader and workers do not name the same queue, or if the user wrote the
     name of a pod group.

@@ -57,8 +57,9 @@ def _names(service: InferenceService) -> list[str]:
 
 
 def _checked(service: InferenceService, model: Model | None, deps: Deps) -> Iterator[tuple[str, Problem | None]]:
-    """Yield the name of each fine-tuned weight that a service names, with the problem of the weight or None. At most `MOST`
-    problems are yielded, because a service can name any number of weights; the weights after these are not checked.
+    """Yield the name of each fine-tuned weight that a service names, with the problem of the weight (None if it has no
+    problem). At most `MOST` problems are yielded, because a service can name any number of weights; the weights after these
+    are not checked.
     """
     left = MOST
     for name in _names(service):

@@ -283,8 +283,8 @@ def _chosen(
 
 
 def _kept(service: InferenceService, model: Model, deps: Deps, before: Mapping[str, Any]) -> Ref | None:
-    """Return the runtime that was selected earlier according to the stored inputs `before`; None if there is none, if the
-    service has another model now, or if its spec or a later edit of the runtime excludes the runtime.
+    """Return the runtime that was selected earlier according to the stored inputs `before`. Return None if no runtime was
+    selected, if the service has another model now, or if its spec or a later edit of the runtime excludes the runtime.
     """
     stored, named = before.get(BASE) or before.get("model") or {}, service.spec.runtime
     if not before.get(CHOSEN) or any(stored.get(name) != getattr(model, name) for name in ("kind", "namespace", "name")):
@@ -322,7 +322,7 @@ def _no_kind(part: str, kind: str | None, kinds: _Kinds) -> str:
 def _of_other_kind(
     service: InferenceService, refs: tuple[Ref, ...], kinds: _Kinds, existing: Mapping[Ref, object]
 ) -> Ref | None:
-    """Return an existing object that has the name, but not the kind, that the service specifies; None if there is none."""
+    """Return an existing object that has the name, but not the kind, that the service specifies; None if no object does."""
     both = _refs(refs[0].name, None, service.namespace, kinds) if refs else ()
     return next((ref for ref in both if ref in existing), None)
 

@@ -24,7 +24,7 @@ def of_system(inputs: Mapping[str, Any], kept: Iterable[Mapping[str, Any]], agen
 
 
 def refusal(kind: str, name: str, path: str) -> str:
-    """Return a message if `path`, the path of an object's weights on the nodes, is a directory of the operating system,
+    """Return a message if `path`, the path of an object's weights on the nodes, is a directory of the operating system;
     otherwise "".
     """
     if not (system := system_directory(path)):

@@ -39,7 +39,8 @@ def _rests(snapshot: Snapshot, role: str) -> bool:
 
 def writes(snapshot: Snapshot, policies: Mapping[str, ReplicaPolicy], *, goes: bool) -> tuple[Patch, ...]:
     """Return the changes of the RoleScales: 0 for a service whose groups have to be removed, and the decided number for a
-    service that has groups again. A RoleScale that changes meanwhile, or whose number somebody has set, is not changed.
+    service that has groups again. A RoleScale that has changed since it was read, or whose number somebody has set, is not
+    changed.
 
     `goes` states whether a fresh decision removes all groups. The stored decision does not suffice, because it may be hours
     old.

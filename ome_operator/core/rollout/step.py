@@ -48,7 +48,8 @@ class RolloutStep:
         return tuple(self.groups)
 
     def replaced_revision(self, target: str) -> str:
-        """Return the revision whose groups get replacements if they have to leave their nodes; "" if there is none.
+        """Return the revision whose groups get replacements if they have to leave their nodes; "" if no groups get
+        replacements.
 
         Groups of a revision that a rollout removes get no replacements. The number of groups that such a revision keeps
         includes a group that is still being drained, so each pass would create another group.

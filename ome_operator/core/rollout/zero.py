@@ -237,8 +237,8 @@ def wake_patches(snapshot: Snapshot, found: Mapping[str, Any], groups: Mapping[s
     """Return the changes of the RoleScales of a service that a request has woken in this pass; () if none has. `found` is
     the new field `zero` of the status, and `groups` is the number of desired groups by component.
 
-    Each patch contains the resourceVersion of its RoleScale, so a number that somebody else writes meanwhile is not
-    overwritten.
+    Each patch contains the resourceVersion of its RoleScale, so a number that somebody else has written since the RoleScale
+    was read is not overwritten.
     """
     # if `since` is absent, the groups are already about to come back
     if not found or "since" in found or not is_zero(groups):

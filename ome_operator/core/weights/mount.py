@@ -143,7 +143,7 @@ def claim(uri: str) -> tuple[str, str, str] | None:
 
 def required_label(identity: Mapping[str, str], directory: str) -> str:
     """Return the key of the label that must be `Ready` on a node for pods that mount the weights with this identity.
-    `directory` is the same as for `mount`.
+    `directory` has the same meaning as in `mount`.
     """
     ref = identity["kind"], identity["namespace"], identity["name"]
     return names.revision_label(*ref, digest_of(directory)) if directory else node_label(*ref)
@@ -200,7 +200,9 @@ def directories(data: Mapping[str, Any]) -> Sequence[str]:
 def with_directories(
     identities: Sequence[Mapping[str, str]], directories: Sequence[str]
 ) -> list[tuple[Mapping[str, str], str]]:
-    """Return each identity together with the entry of `directories` at the same position, or with "" if there is none."""
+    """Return each identity together with the entry of `directories` at the same position ("" if `directories` is
+    shorter).
+    """
     return list(zip(identities, (*directories, *("" for _ in identities)), strict=False))
 
 
