@@ -222,7 +222,7 @@ class Download:
 
     async def _accept(self, file: RemoteFile, checker: Checker) -> str:
         """Record a downloaded file whose hash is right, and unpack it if it is an archive. Return a message if the archive
-        cannot be used, otherwise "".
+        cannot be used; "" on success.
         """
         store = self._store
         if not file.unpack:

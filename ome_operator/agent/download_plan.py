@@ -66,7 +66,7 @@ def plan_download(
 
 
 def too_full_message(missing: int, free: int, directory: str) -> str:
-    """Return a message if the disk has too little space, otherwise "".
+    """Return a message if the disk has too little space; "" if the space suffices.
 
     `missing` is the number of bytes to download; `free` is the free disk space minus the margin and the reservations of
     other downloads.

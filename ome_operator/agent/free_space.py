@@ -40,7 +40,7 @@ class FreeSpace:
 
 
 def over_budget_message(missing: int, used: int, budget: int, namespace: str) -> str:
-    """Return a message if a namespace would use more of this disk than its limit, otherwise "".
+    """Return a message if a namespace would use more of this disk than its limit; "" if it stays within the limit.
 
     `missing`, `used` and `budget` (the limit) are bytes; a limit of 0 means no limit.
     """

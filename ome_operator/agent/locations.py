@@ -24,7 +24,7 @@ class AgentRoots:
         self._known: Mapping[str, tuple[int, int] | None] = {name: _inode(name) for name in names}
 
     def outside_message(self, model: AnyModel) -> str:
-        """Return a message if a model's path is not below one of the root directories, otherwise ""."""
+        """Return a message if a model's path is below none of the root directories; "" if it is below one of them."""
         path = weights(model).path
         if any(len(os.fsencode(part)) > MAX_NAME_BYTES for part in PurePosixPath(path).parts):
             return f"spec.storage.path contains a name of more than {MAX_NAME_BYTES} bytes: choose a shorter name"
@@ -35,7 +35,9 @@ class AgentRoots:
         return f"spec.storage.path {path} is not below {below}: {remedy}"
 
     def misplaced_message(self, model: AnyModel) -> str:
-        """Return a message if a model may not use its path, whatever files are on the disk, otherwise ""."""
+        """Return a message if a model may not use its path, regardless of the files on the disk; "" if it may use the
+        path.
+        """
         if message := self.outside_message(model):
             return message
         identity = weights(model)
@@ -50,8 +52,8 @@ class AgentRoots:
         return ""
 
     def disk_message(self, model: AnyModel) -> str:
-        """Return a message if files on the disk (such as a symlink) would redirect a model's files to another location,
-        otherwise "".
+        """Return a message if files on the disk (such as a symlink) would redirect a model's files to another location; ""
+        if no file does.
         """
         identity = weights(model)
         root = root_of(identity.path, self.names)
@@ -105,8 +107,8 @@ def _folded(part: str) -> str:
 
 
 def path_conflict(mine: Weights, taken: Mapping[str, Weights]) -> str:
-    """Return a message if a model may not use its path because another model already uses the path, otherwise "". `mine` is
-    the identity of the model, and `taken` maps the paths in use to the identities of their models.
+    """Return a message if a model may not use its path because another model already uses the path. Return "" if the path is
+    not in use. `mine` is the identity of the model, and `taken` maps the paths in use to the identities of their models.
 
     Files that are downloaded for a namespace use no path of the node, so such models never conflict.
     """

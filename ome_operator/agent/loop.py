@@ -119,7 +119,7 @@ class Agent:
         self._quota.remove_member(uid)
 
     def handle_relist(self, kind: str) -> None:
-        """Note that the watch of a kind of models has restarted with a new list: earlier models may have been deleted."""
+        """Record that a kind of models was listed again. Models from earlier lists may have been deleted."""
         self._audit.enqueue_kind(kind)
 
     def _known(self, kind: str) -> set[str]:
@@ -223,8 +223,8 @@ class Agent:
         return None
 
     def _path_refusal(self, work: Work, taken: dict[str, Weights]) -> str:
-        """Return a message if a model cannot use its path, otherwise "". `taken` maps paths to the models that use them, and
-        that take precedence over this model. If the model can use its path, the path is added to `taken`.
+        """Return a message if a model cannot use its path, else "". `taken` maps paths to the models that use them, and that
+        take precedence over this model. If the model can use its path, the path is added to `taken`.
         """
         identity = work.identity
         if not uses_node_path(identity):

@@ -2,7 +2,7 @@
 
     <home>/<digest>/: the files of one model revision, which never change after the directory was published
     <home>/<digest>.json: the manifest of the revision; the revision is Ready when the directory and the manifest exist
-    <home>/<digest>.reading: exists while the agent reads the facts of the revision; it remains if the agent ends meanwhile
+    <home>/<digest>.reading: exists while the agent reads the facts of the revision; it remains if the agent ends before
     <home>/<digest>.partial/: a running download, with the directories `files` (verified) and `parts`, and `journal`
     <path>: a symlink to the newest revision, for cluster-scoped models only
 
@@ -76,7 +76,7 @@ class Store:
         return dict(known.identity) != self._identity
 
     def foreign_message(self) -> str:
-        """Return a message if the directory has the manifest of another model and must not be overwritten, otherwise ""."""
+        """Return a message if the directory has another model's manifest and must not be overwritten; otherwise ""."""
         known = read_manifest(self._manifest)
         if known is None or not self._foreign(known):
             return ""
@@ -298,7 +298,7 @@ class Store:
         self._reading.unlink(missing_ok=True)
 
     def point(self) -> str:
-        """Make the path a symlink to this revision. Return a message if the path is a file or a directory, otherwise ""."""
+        """Make the path a symlink to this revision. Return a message if it is a file or a directory, "" on success."""
         if not self.has_link:
             return ""
         target = os.path.relpath(self.root, self.path.parent)

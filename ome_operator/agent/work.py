@@ -149,9 +149,9 @@ class Work:
         """Look up the newest revision of a model at its source if no revision has been selected yet, and report the
         revision before the download begins.
 
-        A download may wait for hours. Without this report, other nodes could not check meanwhile whether a revision that
-        only one node reports is correct (`core/catalog/agreement.py`). Errors are only logged, because the download reports
-        them.
+        A download may wait for hours. Without this report, other nodes could not check during this time whether a revision
+        that only one node reports is correct (`core/catalog/agreement.py`). Errors are only logged, because the download
+        reports them.
         """
         if self._pin() or self.report().revision or self._misplaced or self._uri.startswith(LOCAL):
             return
