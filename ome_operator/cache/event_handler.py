@@ -205,8 +205,8 @@ class EventHandler:
 
     def _urgency_of_template(self, new: Child) -> Urgency:
         """Return the urgency of the first report about the template of a StatefulSet. The result is SOON if one of its pods
-        is ready, was restarted, or was created from another template (the template was replaced meanwhile), and
-        otherwise REPORTED.
+        is ready, was restarted, or was created from another template (because the template has been replaced), and otherwise
+        REPORTED.
         """
         pods = [pod for pod in self.cache.pods.group(child_group(new)) if pod.workload == new.name]
         differs = any(pod.ready or pod.restarts or pod.template not in ("", new.template) for pod in pods)

@@ -14,7 +14,7 @@ from ome_operator.core.render.statefulsets import StoredRole, roles_by_component
 
 
 def owned_children(cluster: ClusterCache, kind: str, service: Ref) -> Iterator[Child]:
-    """Yield the children of a kind that the service of this name controls now, or may adopt."""
+    """Yield the children of the kind `kind` that the service `service` controls now, or may adopt."""
     found = cluster.find_resource(service)
     if found is not None:
         group = cluster.children[kind].group((service.namespace, service.name))
@@ -22,7 +22,7 @@ def owned_children(cluster: ClusterCache, kind: str, service: Ref) -> Iterator[C
 
 
 def own_routers(cluster: ClusterCache, service: Ref) -> list[Pod]:
-    """Return the pods of routers whose Deployment the service of this name controls now."""
+    """Return the pods of routers whose Deployment the service `service` controls now."""
     deployments = {child.name for child in owned_children(cluster, "Deployment", service) if child.owner}
     return [
         pod
@@ -50,8 +50,9 @@ def revision_of_pods(cluster: ClusterCache, namespace: str, service: str, name: 
     """Return the data of the revision `name` from which the pods of a service were created; {} if the revision is not
     known. As for `revision`, anybody may have written the data.
 
-    Pods occupy their nodes until they are gone. The service may be deleted meanwhile, or a new service of the same name may
-    not have the revision. In these cases, a revision of this name that the operator wrote is used, whatever its owner is.
+    Pods occupy their nodes until they are gone. Until then, the service may have been deleted, or a new service of the same
+    name may not have the revision. In these cases, a revision of this name that the operator wrote is used, whatever its
+    owner is.
     """
     if found := revision(cluster, Ref(SERVICE, namespace, service), name):
         return found
