@@ -58,8 +58,8 @@ def _text(path: Path) -> str:
 
 
 def _twice(text: str) -> str:
-    """Return a top-level key that occurs more than once in the YAML text, or "" if there is none. The parser would
-    silently use the last value of such a key.
+    """Return a top-level key that occurs more than once in the YAML text; "" if no key does. The parser would silently use
+    the last value of such a key.
     """
     root = yaml.compose(text, Loader=yaml.SafeLoader)
     keys = [str(key.value) for key, _ in root.value] if isinstance(root, yaml.MappingNode) else []

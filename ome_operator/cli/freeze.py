@@ -182,8 +182,8 @@ async def _who(client: "Client") -> str:
 
 
 async def _found(client: "Client", name: str, namespace: str) -> str:
-    """Return the namespace of the operator's Lease: `namespace` if it is given, otherwise the only namespace with a Lease
-    of this name. Raises UserError if no namespace or several namespaces have such a Lease.
+    """Return the namespace of the operator's Lease: `namespace` if it is given, otherwise the only namespace with a Lease of
+    the name `name`. Raises UserError if no namespace or several namespaces have such a Lease.
     """
     if namespace:
         return namespace

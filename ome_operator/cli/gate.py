@@ -142,7 +142,7 @@ def refusals(parts: Iterable[WrittenObject], namespace: str) -> Iterator[FileRef
 
 
 def _foreign(part: WrittenObject) -> FileRefusal:
-    """Return the refusal of an object whose apiVersion or kind is not one of this operator."""
+    """Return the `FileRefusal` for an object whose apiVersion or kind the operator does not define."""
     version, kind = str(part.body.get("apiVersion") or ""), str(part.body.get("kind") or "")
     right = next((one for one in _versions() if one[1] == kind), None)
     near = pod_fields.closest_field(kind, {one[1] for one in _versions()})

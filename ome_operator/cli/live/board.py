@@ -1,5 +1,5 @@
 """Everything that the page of `ome ui` shows, read from a live cluster. For a kind that the user may not read, the board
-contains the refusal of the API server.
+contains the message with which the API server refused the read.
 """
 
 import asyncio

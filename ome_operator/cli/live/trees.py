@@ -19,7 +19,9 @@ OURS = f"{keys.MANAGED_BY}={keys.MANAGER}"
 
 
 def selector(service: str) -> str:
-    """Return the label selector of the objects of one service, or of all services for ""."""
+    """Return the label selector of the objects of the service with the name `service`. If `service` is "", return the label
+    selector of the objects of all services.
+    """
     return f"{OURS},{keys.SERVICE}={service}" if service else OURS
 
 
@@ -45,8 +47,8 @@ async def services(client: Client, namespace: str, service: str = "") -> list[tu
 
 
 async def read_service_object(client: Client, namespace: str, name: str) -> Manifest:
-    """Return the InferenceService of this name, or the Serving if no InferenceService has been derived from it. Raises
-    KubeError as `Client.get` does.
+    """Return the InferenceService with the name `name`. Return the Serving of this name if no InferenceService has been
+    derived from it. Raises KubeError as `Client.get` does.
     """
     try:
         return await client.get(SERVICE, namespace, name)
