@@ -40,8 +40,8 @@ async def remove(
 
     `owns` returns whether the service with this UID belongs to this operator, and not to an operator of another class.
     `places` are the namespaces, or "" for all. `held` returns whether everything is frozen or observed
-    (docs/observe-freeze.md); nothing is deleted meanwhile. `after` and `again` are the seconds described for `AFTER_S` and
-    `AGAIN_S`.
+    (docs/observe-freeze.md); nothing is deleted while it returns True. `after` and `again` are the seconds described for
+    `AFTER_S` and `AGAIN_S`.
     """
     if made:
         await asyncio.sleep(after)

@@ -220,7 +220,7 @@ class Manager:
         return [ResyncScope(kind, namespace) for kind in self.scope.in_place(self._kinds, namespace)]
 
     def _known(self, place: ResyncScope) -> set[str]:
-        """Return the cached UIDs that a list of this kind and namespace has to contain."""
+        """Return the cached UIDs that a list of the kind and namespace `place` has to contain."""
         return set() if self._outside(place.namespace) else self.cluster.uids(*place)
 
     def acts_on_service(self, uid: str) -> bool:

@@ -58,7 +58,7 @@ def _digest(status: Mapping[str, Any]) -> str:
 
 
 def co_writer(writers: Iterable[tuple[str, datetime]], now: datetime, lately: timedelta) -> str:
-    """Return the name of another field manager that has written the status less than `lately` ago; "" if there is none. A
-    write that lies at least `lately` in the future, because the clock was set back, is ignored.
+    """Return the name of another field manager that has written the status less than `lately` ago; "" if no other manager
+    has. A write that lies at least `lately` in the future, because the clock was set back, is ignored.
     """
     return next((name for name, when in writers if abs(now - when) < lately), "")

@@ -25,8 +25,8 @@ class CountPace:
         """Return the seconds until this service may write its status; 0 or less means now. `numbers` is true if only numbers
         in messages differ (`only_numbers`).
 
-        If only numbers differ, the service gets a time slot, and keeps it until it has written such a status, even if it
-        writes other statuses meanwhile. So there are never more slots than services. If the slot has long passed, because
+        If only numbers differ, the service gets a time slot. It keeps the slot until it has written such a status; writes of
+        other statuses do not use the slot. So there are never more slots than services. If the slot has long passed, because
         the service could not write, the service gets a new slot.
         """
         own = memory.status_at + self._interval - now

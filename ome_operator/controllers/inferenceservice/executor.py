@@ -186,8 +186,8 @@ class Executor:
         return await self._client.apply(apply.manifest, claim.uid)
 
     async def _conflict(self, execution: Execution, key: Key, uid: str, refusal: Refusal, hash_: str) -> None:
-        """Handle a conflict. If the expected object was replaced or deleted, the next reconciliation decides again;
-        otherwise store the refusal.
+        """Handle a conflict. If the object with the UID `uid` was replaced or deleted, the next reconciliation decides
+        again. Otherwise `refusal` is stored.
         """
         try:
             live = await self._client.get(key[0], execution.namespace, key[1])
@@ -224,7 +224,7 @@ class Executor:
         execution.result.status_changed |= execution.memory.refused.pop(key, None) is not None
 
     async def _secret(self, execution: Execution, secret: EnsureSecret) -> None:
-        """Create a Secret with new content. If a Secret of this name exists already, that is a success."""
+        """Create a Secret with new content. If the Secret exists already, the effect counts as successful."""
         key, hash_, now = _key(secret.manifest), managed_fields.digest(secret.manifest), execution.clock()
         if now < execution.memory.secrets.get(key[1], now) or not execution.is_due(key, hash_):
             return

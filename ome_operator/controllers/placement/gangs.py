@@ -312,7 +312,7 @@ class Gangs:
 
     def _holders(self, mine: str, node: str) -> list[str]:
         """Return the services with pods on a node, in descending order of the number of pods. `mine` is the service whose
-        placement attempt is ending, or "".
+        placement attempt is ending; "" if none is ending.
         """
         pods: Counter[tuple[str, str]] = Counter()
         for made, count in self._cluster.occupancy.pods_on(node).items():
