@@ -122,8 +122,8 @@ def _restarts(ranks: Iterable[Rank]) -> str:
 
 
 def _replaces(reason: str) -> bool:
-    """Return whether a condition with this reason only states that a rollout starts or ends pods. Such a condition is no
-    cause of its own, because the pods themselves are shown.
+    """Return whether a condition with the reason `reason` states nothing but that a rollout starts or ends pods. Such a
+    condition is no cause of its own, because the pods themselves are shown.
     """
     record = record_of(reason)
     return record.is_in_progress and record.stage in (RolloutStage.READY, RolloutStage.ALONE)
