@@ -294,7 +294,7 @@ class Client:
 
 def _fence(may_write: Callable[[], bool]) -> aiohttp.TraceConfig:
     """Return a trace configuration that calls `may_write` once more when a write has got its connection, because the write
-    may have waited long for the connection, or the process may have been suspended meanwhile.
+    may have waited long for the connection, or the process may have been suspended during the wait.
 
     Every write has a body, and the check runs right before the body is sent. aiohttp sends the headers together with the
     body, in a separate task that the event loop may run later.

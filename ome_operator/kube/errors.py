@@ -36,11 +36,11 @@ class KubeError(OmeError):
 
 
 class Conflict(KubeError):
-    """The object is not the expected one, or has changed meanwhile."""
+    """The object has another UID than expected, or has changed since it was read."""
 
 
 class AlreadyExists(KubeError):
-    """An object of this name exists already."""
+    """An object with the name of the object to create exists already."""
 
 
 class NotFound(KubeError):

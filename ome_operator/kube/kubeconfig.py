@@ -166,7 +166,9 @@ def _context(bodies: Mapping[Path, Mapping[str, Any]], path: Path, context: str 
 
 
 def _named(entries: Mapping[str, Mapping[str, _Entry]], section: str, field: str, name: str) -> _Entry:
-    """Return the entry with this name. `field` is the file and the field that name it."""
+    """Return the entry of the list `section` with the name `name`. `field` is the file and the field that contain this name,
+    for messages.
+    """
     if name not in entries[section]:
         known = ", ".join(sorted(entries[section])[:8])
         what = f"write one of {known}" if known else f"add it to {section}, or name another file"
