@@ -64,8 +64,8 @@ class Backlog(Generic[K]):
             del self._groups[group]
 
     def next(self, fits: Callable[[K], bool]) -> K | None:
-        """Return the next key for which `fits` returns true; None if there is none. Only the first key of each group is
-        checked.
+        """Return the next key for which `fits` returns true; None if there is no such key. Only the first key of each group
+        is checked.
         """
         return next((key for key in map(_first, self._groups.values()) if fits(key)), None)
 

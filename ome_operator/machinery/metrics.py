@@ -36,7 +36,7 @@ class Metrics:
         self._request_seconds.labels(verb).observe(seconds)
 
     def record_pass(self, kind: str, result: str, seconds: float) -> None:
-        """Record the result and the duration of reconciling a key of this kind."""
+        """Record the result and the duration, in seconds, of a reconciliation of an object of the kind `kind`."""
         self._passes.labels(kind, result).inc()
         self._pass_seconds.labels(kind).observe(seconds)
 

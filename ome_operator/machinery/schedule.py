@@ -188,7 +188,9 @@ class Schedule(Generic[K]):
         return min((*found, self._later[0][0]) if self._later else found, default=None)
 
     def finish(self, key: K) -> None:
-        """Record that the reconciliation of a key has ended. A key that became dirty meanwhile is scheduled again."""
+        """Record that the reconciliation of a key has ended. A key that became dirty during its reconciliation is scheduled
+        again.
+        """
         self._busy.discard(key)
         self._busy_shared.discard(key)
         if key in self._busy_long:
