@@ -83,7 +83,9 @@ class Cluster:
 
     @classmethod
     def open(cls, name: str = DEFAULT_NAME) -> Self:
-        """Return the existing cluster of this name, running or stopped. Raises UserError if the cluster does not exist."""
+        """Return the existing cluster with the name `name`, running or stopped. Raises UserError if the cluster does not
+        exist.
+        """
         at = layout(name)
         kept = spec.load(at)
         if kept is None:

@@ -79,7 +79,9 @@ class KubeApi:
         return _parsed(text)
 
     def create(self, path: str, body: Any) -> bool:
-        """Send a POST request. Return False if an object of this name already exists."""
+        """Send a POST request that creates the object `body`. Return whether the object was created; False if it exists
+        already.
+        """
         try:
             self.request("POST", path, body)
         except ApiError as error:

@@ -61,7 +61,9 @@ MACHINES = {
 
 
 def machine(accelerator: str) -> Machine:
-    """Return the machine type of this name. Raises UserError, which lists the existing names, for an unknown name."""
+    """Return the machine type with the name `accelerator`. Raises UserError, which lists the existing names, for an unknown
+    name.
+    """
     if accelerator not in MACHINES:
         raise UserError(f"Unknown accelerator {accelerator!r}: use one of {', '.join(sorted(MACHINES))}.")
     return MACHINES[accelerator]

@@ -1,7 +1,7 @@
 """Show the progress of a board: on a terminal as a live screen, elsewhere as one line for each finished part and one line
 for the remaining parts.
 
-Text that is printed meanwhile appears above the screen.
+Text that is printed while the screen is shown appears above it.
 """
 
 import sys

@@ -145,7 +145,9 @@ def terminate(delay_s: float, labels: Mapping[str, str] | None = None, *, name: 
 def never_ready(
     labels: Mapping[str, str], *, reason: str = "ImagePullBackOff", message: str = "", name: str = "never-ready"
 ) -> Stage:
-    """Return a Stage by which pods with these labels are bound to a node and then wait forever with this reason."""
+    """Return a Stage by which pods with the labels `labels` are bound to a node and then wait forever. `reason` and
+    `message` are the reason and the message of their containers' waiting state.
+    """
     waiting = _containers({"waiting": {"reason": reason, "message": message}}, restarts=0)
     next_ = {"statusTemplate": _NOT_READY + waiting + "phase: Pending\n" + _STARTING}
     return _pod(name, [_deleted(False), _started(False)], next_, 0, labels, 1)
