@@ -76,8 +76,8 @@ def _is_own(metadata: Mapping[str, Any]) -> bool:
 
 
 def is_taken_over(service: str, old: OldObject) -> bool:
-    """Return whether the operator manages an object of this kind and name. Such an object is taken over instead of
-    removed.
+    """Return whether the operator itself manages an object with the kind and name of `old` for the service `service`. Such
+    an object is taken over instead of removed.
 
     Taking over is necessary because a new ServiceAccount with the same name would invalidate the tokens of running routers,
     and a new Service would have another address.

@@ -166,7 +166,7 @@ def _smallest(request: RecipeRequest, served: ServedModel, hardware: Hardware, c
 
 
 def _instead(request: RecipeRequest, served: ServedModel, hardware: Hardware, chosen: Engine) -> str:
-    """Return a sentence that names a size that works, for the end of a message; "" if there is none."""
+    """Return a sentence that names a size that works, for the end of a message; "" if no size works."""
     works = (
         role for role in roles.candidates(request, chosen) if not fit.problem(served, hardware, role, request.kv_cache_dtype)
     )

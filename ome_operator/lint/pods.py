@@ -142,7 +142,7 @@ def shm_small(subject: Subject) -> Iterator[RuleHit]:
 
 
 def _tiny(role: Role) -> str:
-    """Return the sizeLimit of the volume at /dev/shm if it is below 1 GiB; otherwise ""."""
+    """Return the sizeLimit of the volume that is mounted at /dev/shm if it is below 1 GiB; otherwise ""."""
     mounted = {mount.get("name") for mount in items(role.container, "volumeMounts") if mount.get("mountPath") == SHM}
     for volume in items(role.leader["spec"], "volumes"):
         limit = map_at(volume, "emptyDir").get("sizeLimit")

@@ -122,9 +122,9 @@ def model_dependent(subject: Subject) -> Iterator[RuleHit]:
 
 
 def _by_model(subject: Subject, names: Collection[str]) -> dict[str, dict[str, RuleHit]]:
-    """Return, for a runtime that is checked with several models, the findings that depend on the model: ID of the rule ->
-    kind and name of the model -> first finding. `names` contains the IDs of the rules that are applied. Rules of severity
-    NOTE, and rules that have a finding about the runtime without a model, are left out.
+    """Return, for a runtime that is checked with several models, the findings that depend on the model. The ID of a rule is
+    mapped to a mapping from the kind and name of a model to its first finding. `names` contains the IDs of the rules that
+    are applied. Rules of severity NOTE, and rules that have a finding about the runtime without a model, are left out.
     """
     found = dict[str, dict[str, RuleHit]]()
     for name in names if subject.variants else ():

@@ -58,8 +58,8 @@ def has_fp4_experts(quantized: Quantization) -> bool:
 
 
 def quantization_by_name(name: str) -> Quantization | None:
-    """Return the quantization with this name, if the author of a model states only the name; None if the name does not
-    determine the number of bits.
+    """Return the quantization with the name `name`, for a model whose author states only this name. Return None if the name
+    does not determine the number of bits.
     """
     bits = _BITS.get(name.lower())
     return Quantization(name=name.lower(), bits=bits or None) if bits is not None else None

@@ -266,8 +266,8 @@ class Simulation:
         return RoleFleet(len(groups) - draining - starting, starting, draining, GPUS)
 
     def _sample(self, now: float) -> DemandSample | None:
-        """Return the sample that the operator would get from the registries' summaries (docs/telemetry.md); None if there is
-        none.
+        """Return the sample that the operator would get from the registries' summaries (docs/telemetry.md); None if it would
+        get no sample at the time `now`.
         """
         counts = self._counts
         running = sum(len(group.leave) for group in self._decode)

@@ -144,8 +144,8 @@ TRACES: dict[str, Callable[[], Trace]] = {
 
 
 def trace_by_name(name: str) -> Trace:
-    """Return the trace of this name in TRACES, or the trace of the CSV file of this name. Raises UserError if neither
-    exists, or if the file is invalid.
+    """Return the trace with the name `name` in TRACES, or the trace in the CSV file with the path `name`. Raises UserError
+    if neither exists, or if the file is invalid.
     """
     if name in TRACES:
         return TRACES[name]()

@@ -75,8 +75,8 @@ def held_out_predictions() -> tuple[HeldOutPrediction, ...]:
 
 
 def bars(ratios: Iterable[Mapping[str, float]]) -> dict[str, Bar]:
-    """Return the error bar of each figure over several rows. `ratios` contains a map for each row: figure -> predicted value
-    divided by measured value.
+    """Return the error bar of each figure over several rows. `ratios` contains, for each row, a mapping from the figure to
+    the predicted value divided by the measured value.
     """
     found: dict[str, list[float]] = {}
     for each in ratios:

@@ -1,7 +1,7 @@
 """Watch all namespaces, or the configured namespaces together with cluster-wide kinds.
 
-A configured namespace may be absent, may be deleted, and may be created again. Each namespace has its own lists and
-watches, so that the other namespaces are watched meanwhile. kopf gets the names of all namespaces once, at the start. Its
+A configured namespace may be absent, may be deleted, and may be created again. Each namespace has its own lists and watches,
+so that the other namespaces are watched during this time. kopf gets the names of all namespaces once, at the start. Its
 requests to an absent namespace are delayed here, and not sent.
 """
 

@@ -165,7 +165,7 @@ class KopfEvents:
                 self._sink.handle_relist(kind)
 
     def _note_bytes(self, kind: str) -> None:
-        """Note whether the watch of a kind has received bytes since the last check."""
+        """Record whether the watch of the kind `kind` has received bytes since the last check."""
         content, before = self._streams.get(kind, (None, 0))
         if content is not None and content.total_bytes != before:
             self._streams[kind], self._last[kind] = (content, content.total_bytes), time.monotonic()

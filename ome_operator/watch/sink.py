@@ -41,7 +41,9 @@ class Sink(Protocol):
         """Called when an object was deleted."""
 
     def handle_relist(self, kind: str) -> None:
-        """Called when a list of this kind was repeated. Objects that were delivered before may have been deleted since."""
+        """Called when the list of the kind `kind` was repeated. Objects that were delivered before may have been deleted
+        since.
+        """
 
 
 class CannotWatch(OmeError):
