@@ -115,8 +115,8 @@ class FileDownload:
                 await self._copy_range(have, end, out, None)
 
     async def _copy_range(self, start: int, end: int, out: BinaryIO, checker: Checker | None) -> None:
-        """Copy bytes from the source to the disk. Bytes that were received before an error are kept, because the error
-        does not make them wrong.
+        """Copy bytes from the source to the disk. Bytes that were received before an error are kept, because the error does
+        not make them wrong. `checker` is the checker of the head; None for a piece, whose bytes are checked later.
         """
         batch, count, since = bytearray(), start, time.monotonic()
         try:
@@ -150,7 +150,9 @@ async def _done(work: Coroutine[Any, Any, None]) -> None:
 
 
 def _write(out: BinaryIO, data: bytes | bytearray, checker: Checker | None) -> None:
-    """Write the bytes to the operating system at once, so that a kill of this process loses none of them."""
+    """Write the bytes to the operating system at once, so that a kill of this process loses none of them. If `checker` is
+    not None, the bytes also pass through it.
+    """
     out.write(data)
     out.flush()
     if checker is not None:

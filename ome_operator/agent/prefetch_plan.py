@@ -124,7 +124,9 @@ def plan(sizes: Mapping[str, int], cached: Mapping[str, Sequence[int]], block: i
 
 
 def node_memory(meminfo: str, container: ContainerMemory | None) -> MemoryState:
-    """Return the memory from the text of `/proc/meminfo`. Raises KeyError or ValueError for another text."""
+    """Return the memory from the text of `/proc/meminfo`. Raises KeyError or ValueError for another text. `container` is the
+    memory of the agent's container; None if the container has no limit.
+    """
     kib = {key: int(rest.split()[0]) for key, _, rest in (line.partition(":") for line in meminfo.splitlines()) if rest}
     total, available, free, inactive = (
         kib[field] * 1024 for field in ("MemTotal", "MemAvailable", "MemFree", "Inactive(file)")
