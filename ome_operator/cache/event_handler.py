@@ -96,7 +96,9 @@ class EventHandler:
         self._requoted(change)
 
     def handle_deleted(self, kind: str, uid: str, version: int = 0) -> None:
-        """Process the deletion of an object, or the loss of the operator's label."""
+        """Process the deletion of an object, or the loss of the operator's label. `version` is the resourceVersion of the
+        event; 0 if it is unknown.
+        """
         change = self.cache.remove_deleted(kind, uid, version)
         if change is None:
             return
@@ -194,7 +196,9 @@ class EventHandler:
         self._starting_changed(old, new)
 
     def _urgency_of_pod(self, old: Pod | None, new: Pod) -> Urgency:
-        """Return the urgency of a change of a pod. The last pod of a service that becomes ready makes the service Ready."""
+        """Return the urgency of a change of a pod. The last pod of a service that becomes ready makes the service Ready.
+        `old` is the former state of the pod; None for a new pod.
+        """
         pods = self.cache.pods.group(pod_group(new))
         if new.ready and not (old is not None and old.ready) and all(pod.ready for pod in pods):
             return Urgency.AWAITED
@@ -214,7 +218,7 @@ class EventHandler:
 
     def _starting_changed(self, old: Pod | None, new: Pod | None) -> None:
         """Enqueue the NodeModels records of nodes if a pod of a service has come to a node or left it, has become ready,
-        starts again or ends.
+        starts again or ends. `old` is None for a new pod, and `new` is None for a pod that is gone.
 
         The nodes of all pods of the service are concerned, because when a leader becomes ready, the other pods of its group
         have started, too. Only nodes are included whose agents read the weights of starting pods into the page cache.
@@ -286,7 +290,9 @@ class EventHandler:
                 self._enqueue(key, Urgency.SOON)
 
     def _record_changed(self, old: NodeRecord | None, new: NodeRecord | None) -> None:
-        """Enqueue the node of a NodeModels record, and the models whose state in the record has changed."""
+        """Enqueue the node of a NodeModels record, and the models whose state in the record has changed. `old` is None for a
+        new record, and `new` is None for a record that is gone.
+        """
         before, after = ({each.ref: each for each in (record.holdings if record else ())} for record in (old, new))
         node = (new or old).node  # type: ignore[union-attr]
         self._enqueue(Ref(RECORD, "", node), Urgency.SOON)
@@ -296,7 +302,8 @@ class EventHandler:
                 self._enqueue(ref, Urgency.SOON)
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
-        """Enqueue the objects that a change of a node concerns.
+        """Enqueue the objects that a change of a node concerns. `old` is None for a new node, and `new` is None for a node
+        that is gone.
 
         A change of the node's models concerns these models and their users. A change of the node's labels concerns its
         NodeModels record. If the node is gone, or its kubelet stops or resumes reporting, the services of its pods are

@@ -66,7 +66,8 @@ def has_served(pod: Pod) -> bool:
 
 def starts_normally(old: Pod | None, new: Pod) -> bool:
     """Return whether a change of a pod is only a step of its first start: the pod was created, or its containers run. A pod
-    that is bound to a node, becomes ready or has a problem is a different change.
+    that is bound to a node, becomes ready or has a problem is a different change. `old` is the former state of the pod; None
+    for a new pod.
     """
     if new.reason not in _COMING or new.restarts or new.deleting or new.contacts or new.preflight is not None:
         return False

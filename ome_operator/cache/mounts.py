@@ -40,7 +40,9 @@ class MountIndex:
 
 
 def _all(content: Manifest | None) -> set[str]:
-    """Return the directories that a revision mounts, and their parents."""
+    """Return the directories that a revision mounts, and their parents. `content` is the content of the ControllerRevision;
+    None if there is none.
+    """
     found: set[str] = set()
     for place in mounted_directories((content or {}).get("data")):
         while place not in found and place != "/":

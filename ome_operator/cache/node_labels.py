@@ -21,8 +21,9 @@ def label_names_model(label: str, ref: Ref) -> bool:
 
 
 def label_changes(former: Node | None, now: Node | None) -> Iterator[tuple[str, bool]]:
-    """Yield (label, True) for each model or revision that a node has gained, and (label, False) for each that it has
-    lost.
+    """Yield (label, True) for each model or revision that a node has gained, and (label, False) for each that it has lost.
+    `former` and `now` are the node before and after the change; `former` is None for a new node, and `now` is None for a
+    node that is gone.
     """
     had, has = (node.labels if node is not None else {} for node in (former, now))
     for label in differing_keys(had, has):

@@ -32,7 +32,9 @@ class ReferenceIndex:
         return tuple(dict.fromkeys(users + self.services_referring_to(_ANY_RUNTIME))) if ref.kind in RUNTIMES else users
 
     def update_references(self, service: Ref, old: Resource | None, new: Resource | None) -> tuple[Ref, ...]:
-        """Update the references of a service, and return the objects that it began or ceased to refer to."""
+        """Update the references of a service, and return the objects that it began or ceased to refer to. `old` is None for
+        a new service, and `new` is None for a service that is gone.
+        """
         if old is not None and new is not None and _same(old, new):
             return ()
         before, after = self._refs(old), self._refs(new)
