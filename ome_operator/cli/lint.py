@@ -185,7 +185,8 @@ def _texts(files: list[Path]) -> dict[str, str]:
 
 def _offline(files: list[Path], catalog: list[Path] | None, namespace: str, versions: "Versions") -> "list[Subject]":
     """Return the services and runtimes in these files, with the parts of all objects that a cluster would refuse. Raises
-    QuestionUnanswered if the files contain no object of the operator's kinds.
+    QuestionUnanswered if the files contain no object of the operator's kinds. `catalog` are the folders of the models and
+    runtimes to which the files refer; None for the default folders.
     """
     from ome_operator.cli.live.linted import subjects
 
@@ -200,7 +201,10 @@ def _offline(files: list[Path], catalog: list[Path] | None, namespace: str, vers
 
 
 async def _live(client: "Client", service: str, namespace: str, everywhere: bool, versions: "Versions") -> "list[Subject]":
-    """Return the services on the cluster that the command checks. They are read with the rights of the user."""
+    """Return the services on the cluster that the command checks. They are read with the rights of the user. If `everywhere`
+    is true, they are the services of all namespaces; otherwise the service `service`, or all services of the namespace if
+    `service` is "".
+    """
     from ome_operator.cli.live.linted import on_a_cluster
     from ome_operator.kube.errors import NotFound
 

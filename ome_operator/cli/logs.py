@@ -94,7 +94,8 @@ async def _print_logs(
     timestamps: bool,
 ) -> int:
     """Print the logs of the selected containers, and return the number of logs that could not be read. Raises
-    QuestionUnanswered if there is no log.
+    QuestionUnanswered if there is no log. `container` is the name of the container; None for the container that runs the
+    role. If `timestamps` is true, each line begins with its time.
     """
     from ome_operator.cli.live.logs import follow_logs, show_merged
     from ome_operator.cli.live.simulated import read_simulated_nodes
@@ -119,7 +120,9 @@ async def _print_logs(
 
 
 def _window(following: bool, previous: bool, tail: int | None, since: str | None) -> "LogWindow":
-    """Return which lines of each log to read. Raises QuestionUnanswered if options exclude each other or are invalid."""
+    """Return which lines of each log to read. Raises QuestionUnanswered if options exclude each other or are invalid. The
+    parameters are the values of the options of `ome logs`; None for an option that is not set.
+    """
     from ome_operator.describe.log_selection import parse_seconds
     from ome_operator.kube.podlogs import LogWindow
 
@@ -137,7 +140,9 @@ def _window(following: bool, previous: bool, tail: int | None, since: str | None
 async def _sources(
     client: "Client", namespace: str, service: str, choice: "PodChoice", container: str | None
 ) -> list["Source"]:
-    """Return the selected containers. Containers of leaders come first."""
+    """Return the selected containers. Containers of leaders come first. `container` is the name of the container; None for
+    the container that runs the role.
+    """
     from ome_operator.cli.live.logs import Source
     from ome_operator.cli.live.trees import selector
     from ome_operator.core.observed import from_api
@@ -162,7 +167,9 @@ def _container(spec: dict[str, list[dict[str, str]]], wanted: str | None) -> str
 async def _nothing(
     client: "Client", namespace: str, service: str, choice: "PodChoice", container: str | None, simulated: frozenset[str]
 ) -> str:
-    """Return a sentence that explains why there is no log to show."""
+    """Return a sentence that explains why there is no log to show. `container` is the container that the user named; None if
+    the user named none.
+    """
     from ome_operator.cache.resources import SERVICE
     from ome_operator.cli.live.trees import selector
     from ome_operator.core.observed import from_api

@@ -39,8 +39,8 @@ fields are left out, because without a cluster they have no meaning."""
 
 
 def catalog_paths(paths: Iterable[Path] | None) -> list[Path]:
-    """Return the folders with models and runtimes. If a path below `config` does not exist, it is replaced by the same
-    path in the `config` folder that is shipped with this program.
+    """Return the folders with models and runtimes. If a path below `config` does not exist, it is replaced by the same path
+    in the `config` folder that is shipped with this program. If `paths` is None, there are no folders.
     """
     return [
         path if path.exists() or path.parts[:1] != ("config",) else shipped_folder("config").joinpath(*path.parts[1:])
@@ -122,7 +122,9 @@ def left_out(problems: Sequence[str], rest: str) -> str:
 
 
 def catalog_name(named: list[Path] | None) -> str:
-    """Return the name of the catalog for messages."""
+    """Return the name of the catalog for messages. `named` are the folders that the user named; None for the default
+    catalog.
+    """
     return ", ".join(map(str, named)) if named else "the catalog of ome (config/)"
 
 

@@ -34,7 +34,8 @@ Read = Callable[[], str]
 
 def choose(title: str, items: Sequence[Item], read: Read | None = None, console: Console | None = None) -> str:
     """Return the value of the item that the user chooses. At least one item must have an empty `why_not`. Raises EOFError if
-    the terminal is closed.
+    the terminal is closed. `read` returns the keys that the user presses; None for the keys of the terminal. `console` is
+    the console to draw on; None for stderr.
     """
     screen = console or Console(stderr=True)
     at = step(items, -1, 1)

@@ -36,7 +36,9 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 def _from_file(context: typer.Context, path: Path | None) -> Path | None:
-    """Make the values in the configuration file at `path` the defaults of the flags, and return `path`."""
+    """Make the values in the configuration file at `path` the defaults of the flags, and return `path`. `path` is None if no
+    file was named.
+    """
     if path is not None and not context.resilient_parsing:
         found = config_file.read_config_file(path, _BY_KEY)
         context.default_map = {_BY_KEY[key].parameter: value for key, value in found.items()}

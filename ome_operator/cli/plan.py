@@ -150,7 +150,9 @@ def _compare(
     plot: Path | None,
     by: Order,
 ) -> None:
-    """Print the best layout on each of several GPUs, in the order `by`."""
+    """Print the best layout on each of several GPUs, in the order `by`. Raises PlanRefused if `price` or `plot` is set,
+    because these options work only for a single GPU.
+    """
     from ome_operator.sizing.comparison import GpuChoice, compare_gpus, text
     from ome_operator.sizing.errors import PlanRefused
     from ome_operator.sizing.request import gpu_price
@@ -203,7 +205,9 @@ def _write(request: "PlanRequest", found: "Sequence[Layout]", chosen: int) -> No
 
 
 def _print(request: "PlanRequest", found: "Sequence[Layout]", price: "Price | None", output: Form) -> None:
-    """Print the request and its layouts: all layouts as JSON, or the first few as text."""
+    """Print the request and its layouts: all layouts as JSON, or the first few as text. `price` is the price of a GPU for an
+    hour; None if it is unknown.
+    """
     from ome_operator.cli.generate import bookshelf
     from ome_operator.sizing import answer, report_text
 

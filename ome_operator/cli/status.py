@@ -85,7 +85,9 @@ def status(
 
 
 def _waves(kind: str, name: str, namespace: str, output: Format | None, kubeconfig: Kubeconfig, context: Context) -> int:
-    """Print how far the last edit of a shared object is rolled out, and return the exit code."""
+    """Print how far the last edit of a shared object is rolled out, and return the exit code. `output` is the format for
+    programs; None for text.
+    """
     from ome_operator.cli.connect import namespace_or_default
     from ome_operator.cli.live.shared import find_shared_object
     from ome_operator.cli.output import print_result
@@ -146,7 +148,9 @@ def _drawn(found: list["Tree"], ranks: bool) -> "RenderableType":
 
 
 async def _watch(look: Callable[[], Awaitable[list["Tree"]]], output: Format | None, ranks: bool) -> list["Tree"]:
-    """Show the trees until Ctrl+C. `look` reads the current trees."""
+    """Show the trees until Ctrl+C. `look` reads the current trees. `output` is the format for programs; None for text. If
+    `ranks` is true, every rank is shown.
+    """
     return await watch(
         look, lambda found: _drawn(found, ranks), lambda found: _print(found, output, ranks), INTERVAL, live=output is None
     )

@@ -74,7 +74,7 @@ def build_cluster(
 
 def _make(cluster: ClusterCache, manifest: Manifest, known: Mapping[str, Any] | None) -> None:
     """Add the object that is derived from an object of sglang.ai. It replaces an object that was derived earlier, but never
-    an object that a user wrote.
+    an object that a user wrote. `known` is the object of the same name among the given objects; None if there is none.
     """
     which = ref_of_body(manifest)
     if known is None:

@@ -38,7 +38,7 @@ async def trees(client: Client, namespace: str, service: str = "") -> list[Tree]
 
 async def services(client: Client, namespace: str, service: str = "") -> list[tuple[Manifest, Observed]]:
     """Return the bodies of these services with their objects, sorted by namespace and name. Raises KubeError as `trees`
-    does.
+    does. If `service` is "", all services of the namespace are returned.
     """
     bodies = [await read_service_object(client, namespace, service)] if service else await _all(client, namespace)
     there = build_cluster(await list_all(client, KINDS, namespace, selector(service)))

@@ -81,7 +81,9 @@ def _rights(board: ClusterState) -> Section:
 def service(
     board: ClusterState, key: Key, details: Details | None, traffic: TrafficSamples | None, shell: CommandBuilder
 ) -> Iterator[Section]:
-    """Yield the sections of the page of one service, or one section that states that the service does not exist."""
+    """Yield the sections of the page of one service, or one section that states that the service does not exist. `details`
+    and `traffic` are None until they have been read.
+    """
     if key not in board.trees:
         names = [name for where, name in board.trees if where == key[0]]
         yield Section("missing", make_all_visible({"namespace": key[0], "name": key[1], "names": sorted(names)[:20]}))
@@ -110,7 +112,7 @@ def _plots(traffic: TrafficSamples | None) -> Section:
 
 
 def _demand(body: Mapping[str, Any], traffic: TrafficSamples | None) -> Iterator[Section]:
-    """Yield the section of a service that is scaled with its demand."""
+    """Yield the section of a service that is scaled with its demand. `traffic` is None until it has been read."""
     found = scaling.view(body, {})
     if drawn := demand_plots.demand_plots(found, [*traffic.scaling] if traffic is not None else []):
         held = f"{found.hold}: {found.meaning}" if found.meaning else ""
@@ -120,7 +122,9 @@ def _demand(body: Mapping[str, Any], traffic: TrafficSamples | None) -> Iterator
 
 
 def _left(safe: Tree, found: list[Cause], details: Details | None, shell: CommandBuilder) -> Data:
-    """Return the data of the left column: the causes why the service is not ready, its groups and its events."""
+    """Return the data of the left column: the causes why the service is not ready, its groups and its events. `details` is
+    None until the details have been read.
+    """
     shown = [_cause_data(cause, details) for cause in found[:SHOWN]]
     causes_ = {"causes": shown, "more": len(found[SHOWN:]), "serves": safe.ready}
     return {**causes_, "tree": safe, "roles": list(_roles(safe, shell)), **_events(details)}
