@@ -165,7 +165,7 @@ class Policies:
 
     async def _stands(self, name: str, user: str = "") -> str:
         """Return the state of a policy. Return "" if the policy applies to other users and may not be read, because the
-        chart then does not contain it.
+        chart then does not contain it. `user` is the user to whom the policy has to apply; "" if it applies to other users.
         """
         try:
             policy = await self._client.get("ValidatingAdmissionPolicy", "", name)

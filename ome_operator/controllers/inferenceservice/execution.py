@@ -105,7 +105,9 @@ class Execution:
         self.result.requeue_within(self.memory.refused[key].next - now)
 
     def record_applied(self, key: Key, applied: ApplyResult, child: Child | None, *, new: bool) -> None:
-        """Store an accepted apply. `child` is the stored object, or None for a kind that is not cached."""
+        """Store an accepted apply. `child` is the stored object, or None for a kind that is not cached. `new` states whether
+        the apply has created the object.
+        """
         self.result.write_counts[journal.MADE, key[0]] += new
         if self.memory.refused.pop(key, None) is not None:
             self.result.status_changed = True

@@ -54,7 +54,9 @@ class Flight:
         return PassRecorder(service, deps, observed) if self._kept.most else None
 
     def record_outcome(self, ref: Ref, recorder: PassRecorder | None, now: datetime, outcome: Plan | Exception) -> None:
-        """Store a reconciliation that ended with a plan or an error."""
+        """Store a reconciliation that ended with a plan or an error. `recorder` is the result of `listen`; if it is None,
+        nothing is stored.
+        """
         if recorder is None:
             return
         try:
