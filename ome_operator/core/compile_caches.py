@@ -52,7 +52,7 @@ def asked(service: InferenceService) -> str:
 
 
 def advice(service: InferenceService, runtime: Runtime | None) -> tuple[str, ...]:
-    """Return a sentence for each value that is not valid."""
+    """Return a sentence for each value that is not valid. `runtime` is None if the runtime is not available."""
     return layers.invalid_values(service, runtime, keys.COMPILE_CACHE, read, f"is neither {ON} nor {OFF}", layers.ENGINES)
 
 

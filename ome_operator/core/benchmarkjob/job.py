@@ -131,7 +131,9 @@ def _check_shapes(benchmark: BenchmarkJob) -> None:
 def _plan(
     benchmark: BenchmarkJob, server: ServerUnderTest, job_runs: tuple[Run, ...], data: PodPath | None, out: PodPath
 ) -> Manifest:
-    """Return the work plan, which the containers read from the environment variable `PLAN`."""
+    """Return the work plan, which the containers read from the environment variable `PLAN`. `data` is the location of the
+    data set; None if the job has no data set. `out` is the directory of the results.
+    """
     metadata = benchmark.spec.service_metadata
     return {
         "name": f"{benchmark.namespace}/{benchmark.name}",
@@ -148,7 +150,8 @@ def _plan(
 
 def _remote(place: PodPath | None, storage: Storage | None) -> Manifest:
     """Return the part of the work plan for downloading from, or uploading to, a remote location: its URI and settings.
-    Return {} if the location is mounted in the pod.
+    Return {} if the location is mounted in the pod. `place` is the location in the pod, and `storage` the field of the spec
+    that names it; None if there is none.
     """
     if place is None or storage is None or not place.remote:
         return {}
@@ -188,7 +191,9 @@ def _run_manifest(run: Run, server: ServerUnderTest) -> Manifest:
 def _pod(
     benchmark: BenchmarkJob, server: ServerUnderTest, images: Images, plan: Manifest, data: PodPath | None, out: PodPath
 ) -> Manifest:
-    """Return the spec of the pod: its containers, their volumes, and its node selection."""
+    """Return the spec of the pod: its containers, their volumes, and its node selection. `data` is the location of the data
+    set; None if the job has no data set. `out` is the directory of the results.
+    """
     spec = benchmark.spec
     more = spec.pod_override.dump() if spec.pod_override else {}
     env: list[Manifest] = [{"name": PLAN, "value": json.dumps(plan, sort_keys=True)}, {"name": "HOME", "value": "/tmp"}]
@@ -262,7 +267,7 @@ def _token(benchmark: BenchmarkJob) -> list[Manifest]:
 
 def _secret(storage: Storage | None, name: str) -> list[Manifest]:
     """Return a list with the mount of the Secret that contains the credentials of an object store; [] if there is no such
-    Secret.
+    Secret. `storage` is the field of the spec that names the Secret; None if the field is not set.
     """
     if storage is None or not storage.key:
         return []

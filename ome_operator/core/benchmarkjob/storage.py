@@ -29,7 +29,7 @@ class PodPath(NamedTuple):
 
 def dataset(storage: Storage | None, namespace: str) -> PodPath | None:
     """Return the location of the data set in the pod; None if the BenchmarkJob has no data set. Raises ProblemError for an
-    unsupported location.
+    unsupported location. `storage` is the field of the spec that names the data set; None if it is not set.
     """
     if storage is None:
         return None

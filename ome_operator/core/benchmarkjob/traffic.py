@@ -163,7 +163,8 @@ def params(spec: BenchmarkSpec) -> dict[str, Any]:
 
 
 def body(spec: BenchmarkSpec, native: bool) -> tuple[str, ...]:
-    """Return `additionalRequestParams` as arguments of the serving benchmark.
+    """Return `additionalRequestParams` as arguments of the serving benchmark. `native` states whether the benchmark uses
+    SGLang's own format.
 
     In SGLang's own format, the benchmark itself writes the object with the sampling parameters, so these parameters are
     passed as flags.

@@ -83,7 +83,8 @@ def _model_ready(
     model: AnyModel, uri: str, number: int, holdings: Mapping[str, NodeHolding], unpinned: str, agent: bool, digest: str
 ) -> tuple[cond.Condition, str]:
     """Return the condition Ready of a model, and the state of the model in OME's terms. `unpinned` is
-    `AgreedReports.unpinned_reason`.
+    `AgreedReports.unpinned_reason`. `number` is the number of nodes that have the model, and `agent` states whether model
+    agents run.
     """
     states = {holding.state for holding in holdings.values()}
     state = _state(states, number)

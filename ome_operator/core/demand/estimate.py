@@ -143,7 +143,8 @@ class DemandEstimate(NamedTuple):
 
     def _prefill(self, targets: Targets, rate: float, service: float, extra: float) -> int | None:
         """Return the number of prefill groups that are needed to serve `rate` requests per second, and to work off a backlog
-        at `extra` requests per second. A request occupies a prefill group for `service` seconds.
+        at `extra` requests per second. A request occupies a prefill group for `service` seconds. Return None if no number of
+        groups is enough.
         """
         patience = self.patience * (bound_below(targets.ttft) - service)
         prefill = queues.prefill_groups(rate, service, patience, targets.share)
@@ -165,7 +166,9 @@ class DemandEstimate(NamedTuple):
         return min(arrive, max(most / self.service, self.prefill_rate if most < prefill else 0.0))
 
     def _decode(self, targets: Targets, tokens: float, curve: Curve) -> int | None:
-        """Return the number of decode groups that are needed to generate `tokens` tokens per second."""
+        """Return the number of decode groups that are needed to generate `tokens` tokens per second. Return None if no
+        number of groups is enough.
+        """
         return queues.decode_groups(tokens, curve, targets.tbt, curves.shown_rate(self.measured, targets.tbt))
 
 

@@ -333,7 +333,8 @@ def _rolled_out(report: Report, hold: Hold, new: bool, snapshot: Snapshot) -> co
 
 def _held_back(item: cond.Condition | None, hold: Hold) -> cond.Condition | None:
     """Return the condition Recovered or Moved. If groups have failed or have to leave their nodes, its reason is the reason
-    of the hold, because they are neither restarted nor moved now.
+    of the hold, because they are neither restarted nor moved now. `item` is the condition without the hold; if it is None or
+    True, it is returned unchanged.
     """
     if item is None or item.status:
         return item

@@ -131,7 +131,7 @@ def _first_to_leave(role: MovingRole) -> str | None:
 
 
 def _next(role: MovingRole, now: datetime) -> Move | None:
-    """Return the move of the group that has to leave first."""
+    """Return the move of the group that has to leave first. Return None if no group has to leave."""
     name = _first_to_leave(role)
     if name is None:
         return None

@@ -22,7 +22,9 @@ def entries(metadata: Metadata, subresource: str = "") -> Iterator[Entry]:
 
 
 def applied_entry(metadata: Metadata, subresource: str = "") -> Entry | None:
-    """Return the entry of the operator's server-side apply; None if the operator never applied the object."""
+    """Return the entry of the operator's server-side apply; None if the operator never applied the object. `subresource` is
+    the subresource that was applied, such as `status`; "" for the object itself.
+    """
     for entry in entries(metadata, subresource):
         if entry.get("manager") == keys.MANAGER and entry.get("operation") == "Apply":
             return entry

@@ -115,8 +115,8 @@ def advance(
 
 
 def gang(record: Record | None, seen: SeenGroups) -> Numbers:
-    """Return the number of groups by role that the next placement attempt covers: one waiting group of every role or,
-    once every role has a group on nodes, a single group.
+    """Return the number of groups by role that the next placement attempt covers: one waiting group of every role or, once
+    every role has a group on nodes, a single group. `record` is the stored state; None if none is stored.
     """
     waiting = _within(record.waiting, _missing(seen)) if record is not None else {}
     if not _founded(seen):
@@ -126,8 +126,8 @@ def gang(record: Record | None, seen: SeenGroups) -> Numbers:
 
 
 def to_place(record: Record | None, seen: SeenGroups) -> Numbers:
-    """Return the number of groups by role that exist or are about to be created, and that are not on nodes yet. Capacity
-    is reserved for these groups.
+    """Return the number of groups by role that exist or are about to be created, and that are not on nodes yet. Capacity is
+    reserved for these groups. `record` is the stored state; None if none is stored.
     """
     waiting = _within(record.waiting, _missing(seen)) if record is not None else {}
     made = {role: count - waiting.get(role, 0) - _there(seen, role) for role, count in seen.wanted.items()}

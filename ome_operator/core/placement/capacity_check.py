@@ -285,7 +285,7 @@ def revision_needs(
     roles: Mapping[str, StoredRole], groups: Mapping[str, int], namespace: str, weights: bool, excluded: Exclusion = ()
 ) -> Needs:
     """Return the needs of all groups: for each role, the pods of the leaders and the pods of the workers. All these groups
-    exclude the nodes `excluded`.
+    exclude the nodes `excluded`. If `weights` is false, the nodes need not hold the model.
     """
     return _needs([_Part(role, groups[name], excluded) for name, role in roles.items()], namespace, weights)
 

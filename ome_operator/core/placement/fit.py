@@ -106,7 +106,8 @@ def _answers(_: Nodes) -> dict[tuple[Needs, bool], tuple[UnplacedPods, ...]]:
 
 def compute_unplaced(needs: Needs, known: Nodes | NodeSet, lasting: bool = False) -> tuple[UnplacedPods, ...]:
     """Return the pods that do not fit, and why, as `find_unplaced` does, but without its cache. Each role is checked by
-    itself, then the roles with the same demand together, then all roles together.
+    itself, then the roles with the same demand together, then all roles together. If `lasting` is true, the present state of
+    nodes (not ready, cordoned) is ignored.
     """
     ground = known if isinstance(known, NodeSet) else NodeSet(known, lasting)
     if not ground.nodes:

@@ -85,8 +85,9 @@ class _Stage(NamedTuple):
 
 
 def explain(need: Need, nodes: Sequence[Node], lasting: bool) -> str:
-    """Return a sentence that names the requirement that leaves too few nodes. The requirements are applied in order, each
-    to the nodes that meet all earlier requirements.
+    """Return a sentence that names the requirement that leaves too few nodes. The requirements are applied in order, each to
+    the nodes that meet all earlier requirements. If `lasting` is true, the present state of nodes (not ready, cordoned) is
+    ignored.
     """
     left, passed = list(nodes), list[str]()
     for stage in _stages(need.demand, nodes, lasting):
@@ -168,7 +169,7 @@ def _roomy(name: str, asked: int, node: Node) -> bool:
 
 def _against(demand: Demand, nodes: Iterable[Node], lasting: bool) -> list[Taint]:
     """Return the taints that exclude the pods, the most frequent taint first. Taints about the temporary state of a node
-    come last.
+    come last. If `lasting` is true, taints about this temporary state are ignored.
     """
     found = Counter(taint for node in nodes for taint in node.taints if not _ignored(demand, taint, lasting))
     return sorted(found, key=lambda taint: (taint.key.startswith(_PASSING), -found[taint], taint))

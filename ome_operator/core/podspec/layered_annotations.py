@@ -39,7 +39,7 @@ def invalid_values(
     service: InferenceService, runtime: Runtime | None, note: str, read: Read, wanted: str, components: tuple[str, ...]
 ) -> tuple[str, ...]:
     """Return one sentence for each value of the annotation that is invalid and therefore ignored. `wanted` describes valid
-    values, and is the end of the sentence.
+    values, and is the end of the sentence. `runtime` is None if the runtime is not available.
     """
     return _invalid_values(service.spec, service.annotations, runtime, note, read, wanted, components)
 

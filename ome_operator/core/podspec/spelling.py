@@ -98,7 +98,8 @@ class _Field(NamedTuple):
 
 def misspelled_fields(service: InferenceService, runtime: Runtime | None) -> tuple[str, ...]:
     """Return a sentence for each misspelled or misplaced field of pods in a service and its runtime. Such a field does not
-    exist at its place, and either resembles a valid field or is valid at another place.
+    exist at its place, and either resembles a valid field or is valid at another place. `runtime` is None if the runtime is
+    not available.
     """
     return _misspelled(service.spec, runtime)
 
@@ -114,7 +115,8 @@ def _misspelled(spec: ServiceSpec, runtime: Runtime | None) -> tuple[str, ...]:
 
 
 def translate_errors(message: str, service: InferenceService, runtime: Runtime | None) -> str:
-    """Translate the API server's errors about fields of a pod template into messages about the user's objects.
+    """Translate the API server's errors about fields of a pod template into messages about the user's objects. `runtime` is
+    None if the runtime is not available.
 
     The message is returned unchanged if it is about something else, or about fields that the objects do not contain (any
     more).

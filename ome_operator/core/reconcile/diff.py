@@ -98,7 +98,8 @@ def _applies(snapshot: Snapshot, manifests: Iterable[Manifest], alone: Exclusive
 
 def _apply(snapshot: Snapshot, manifest: Manifest, alone: ExclusiveRevision | None) -> Apply | None:
     """Return the apply of a manifest, with its digest as an annotation; None if the stored object is equal or is being
-    deleted.
+    deleted. The creation of a StatefulSet of the revision `alone` is guarded; `alone` is None if no revision has to be
+    alone.
     """
     wanted = _digest(manifest)
     found = snapshot.observed.children.get((manifest["kind"], manifest["metadata"]["name"]))

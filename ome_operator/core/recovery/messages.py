@@ -60,7 +60,7 @@ def _went_down(record: GroupRecord) -> bool:
 
 def _message(record: GroupRecord, group: Group, policy: RecoveryPolicy, note: str, frozen: bool) -> ReasonedMessage:
     """Return the message about a group that is not ready, and that was ready before or was recycled. `note` is the end of
-    the sentence about the group, as in `condition`; "" without a note.
+    the sentence about the group, as in `condition`; "" without a note. If `frozen` is true, the group is not recycled now.
     """
     cause = f": {failure.sentence(record.failure)}" if record.failure else ""
     title = group.title

@@ -52,7 +52,7 @@ class RecoveryPolicy(NamedTuple):
 
 
 def policy(service: InferenceService, runtime: Runtime | None, component: str) -> RecoveryPolicy:
-    """Return the recovery policy of a component."""
+    """Return the recovery policy of a component. `runtime` is None if the runtime is not available."""
     above: Component | None = getattr(service.spec, component)
     below: Component | None = getattr(runtime.spec, f"{component}_config") if runtime else None
     return _policy(above.lifecycle if above else None, below.lifecycle if below else None)

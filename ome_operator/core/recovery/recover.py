@@ -138,7 +138,9 @@ def recycle_announced(stored: GroupRecord | None) -> bool:
 
 
 def _moved(stored: GroupRecord | None, now: GroupRecord) -> bool:
-    """Return whether a group that was ready before has changed its phase."""
+    """Return whether a group that was ready before has changed its phase. `stored` is the stored record; None if the group
+    has none.
+    """
     return stored is not None and bool(stored.incarnation) and stored.phase != now.phase
 
 

@@ -131,7 +131,9 @@ def _slowest(name: str, found: Iterable[tuple[float | None, int]], size: int) ->
 
 
 def _completed(start: Mapping[str, Any], leader: Pod, leader_start: LeaderStart | None) -> dict[str, Any]:
-    """Return the start together with the parts that have become known since it was stored."""
+    """Return the start together with the parts that have become known since it was stored. `leader_start` contains the times
+    that registries of routers observed; None if they observed none.
+    """
     parts = {part["name"]: part for part in start["parts"]}
     for name, seconds in _of_engine(leader, leader_start).items() if leader_start is not None else ():
         if name not in parts and seconds is not None:

@@ -80,7 +80,8 @@ def _new(group: Group) -> GroupRecord:
 
 def _is_down(group: Group, record: GroupRecord, policy: RecoveryPolicy, silence: Silence | None) -> bool:
     """Return whether the leader of a group is not ready, or answers no probes of the registries, although every rank has
-    been running since the group served.
+    been running since the group served. `silence` is what the registries report about the leader; None if it answers their
+    probes.
     """
     if record.phase not in (READY, NOT_READY, SILENT, SYSTEMIC) or group.leader is None:
         return False

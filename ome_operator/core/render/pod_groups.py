@@ -19,21 +19,21 @@ as Kueue names its integrations."""
 
 def queues(leader: Manifest, worker: Manifest | None) -> frozenset[str]:
     """Return the queues of Kueue that the pods of a role name; "" stands for pods that name no queue. The arguments are
-    stored StatefulSets.
+    stored StatefulSets. `worker` is None for a role without workers.
     """
     return frozenset(str(_labels(each).get(keys.KUEUE_LABEL) or "") for each in (leader, worker) if each is not None)
 
 
 def has_user_pod_group(leader: Manifest, worker: Manifest | None) -> bool:
     """Return whether the user wrote the label of a Kueue pod group, or the annotation with its number of pods, for the
-    leaders or the workers of a role.
+    leaders or the workers of a role. `worker` is None for a role without workers.
     """
     return any(any(of_user(each)) for each in (leader, worker))
 
 
 def of_user(workload: Manifest | None) -> tuple[str, str]:
-    """Return the name of the pod group and the number of its pods that the user wrote for the pods of a stored
-    StatefulSet; "" for what the user did not write.
+    """Return the name of the pod group and the number of its pods that the user wrote for the pods of a stored StatefulSet;
+    "" for what the user did not write. `workload` is None for a role without workers.
     """
     if workload is None:
         return "", ""
@@ -42,7 +42,8 @@ def of_user(workload: Manifest | None) -> tuple[str, str]:
 
 
 def kind(leader: Manifest, worker: Manifest | None) -> str:
-    """Return `KUEUE` if the pods of each engine group are named as a pod group of Kueue; otherwise "".
+    """Return `KUEUE` if the pods of each engine group are named as a pod group of Kueue; otherwise "". `worker` is None for
+    a role without workers.
 
     The pods are not named if they name no queue, if leader and workers do not name the same queue, or if the user wrote the
     name of a pod group.

@@ -20,7 +20,9 @@ from ome_operator.util.memoize import memoize_by_identity
 def advice(
     as_written: InferenceService, service: InferenceService, model: Model | None, runtime: Runtime | None, deps: Deps
 ) -> tuple[str, ...]:
-    """Return all advice about a service. `as_written` is the service in the form that its user wrote."""
+    """Return all advice about a service. `as_written` is the service in the form that its user wrote. `model` and `runtime`
+    are None if they do not exist or are invalid.
+    """
     sentences = in_service(as_written, runtime, bool(deps.policy.exposure.kind))
     if runtime is not None:
         named = service.spec.runtime is not None and bool(service.spec.runtime.name)

@@ -48,7 +48,9 @@ def usable_seconds(written: str | None, limits: DurationLimits) -> float | None:
 
 
 def advice(service: InferenceService, runtime: Runtime | None) -> tuple[str, ...]:
-    """Return a sentence for each duration that is not used because it is too short, or that is longer than a week."""
+    """Return a sentence for each duration that is not used because it is too short, or that is longer than a week. `runtime`
+    is None if the runtime is not available.
+    """
     return _advice(service.spec, runtime)
 
 

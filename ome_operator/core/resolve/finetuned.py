@@ -59,7 +59,7 @@ def _names(service: InferenceService) -> list[str]:
 def _checked(service: InferenceService, model: Model | None, deps: Deps) -> Iterator[tuple[str, Problem | None]]:
     """Yield the name of each fine-tuned weight that a service names, with the problem of the weight (None if it has no
     problem). At most `MOST` problems are yielded, because a service can name any number of weights; the weights after these
-    are not checked.
+    are not checked. `model` is None if the model of the service is not available.
     """
     left = MOST
     for name in _names(service):

@@ -37,6 +37,6 @@ def refusal(kind: str, name: str, path: str) -> str:
 
 def _on_node(identity: Mapping[str, str], agents: bool) -> bool:
     """Return whether pods mount the weights from the path on the node itself, and not from a volume claim or from a
-    directory of a namespace.
+    directory of a namespace. `agents` states whether agents download the weights.
     """
     return claim(identity["uri"]) is None and not (identity["namespace"] and directory(identity, agents))

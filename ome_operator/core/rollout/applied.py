@@ -20,7 +20,7 @@ from ome_operator.core.resolve.scaling import ReplicaPolicy
 
 
 def demand_policy(service: InferenceService) -> DemandPolicy | None:
-    """Return `spec.scalingPolicy.demand` of a service."""
+    """Return `spec.scalingPolicy.demand` of a service. Return None if the field is not set."""
     return service.spec.scaling_policy.demand if service.spec.scaling_policy is not None else None
 
 

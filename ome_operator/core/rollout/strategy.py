@@ -38,8 +38,8 @@ class Strategy(NamedTuple):
 
 
 def strategy(service: InferenceService, runtime: Runtime | None) -> Strategy:
-    """Return the strategy of a service. Its `rollout` block takes precedence over the `deploymentStrategy` of a
-    component.
+    """Return the strategy of a service. Its `rollout` block takes precedence over the `deploymentStrategy` of a component.
+    `runtime` is None if the runtime is not available.
     """
     rollout = service.spec.rollout
     if rollout is None:
@@ -85,7 +85,9 @@ def _looser(service: InferenceService, groups: list[RolloutGroup]) -> list[str]:
 
 
 def _older(service: InferenceService, runtime: Runtime | None) -> Strategy:
-    """Return the strategy from `deploymentStrategy` of the engine, or of the decoder if the engine has none."""
+    """Return the strategy from `deploymentStrategy` of the engine, or of the decoder if the engine has none. `runtime` is
+    None if the runtime is not available.
+    """
     for role in (keys.ENGINE, keys.DECODER):
         above: Component | None = getattr(service.spec, role)
         below: Component | None = getattr(runtime.spec, f"{role}_config") if runtime and above else None

@@ -60,7 +60,7 @@ def asks_to_wake(service: InferenceService) -> bool:
 
 def facts(snapshot: Snapshot, groups: Mapping[str, int], *, serves: bool) -> ZeroFacts:
     """Return the facts from which the field `zero` of the status is computed in this pass. Only roles that have a RoleScale
-    can be woken.
+    can be woken. `serves` states whether requests are answered by engines now.
     """
     service = snapshot.service
     former = {role: _former_groups(service, role) for role in ROLES}

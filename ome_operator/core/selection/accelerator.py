@@ -87,7 +87,7 @@ def accelerator_classes(
 
 def _selector(service: InferenceService, component: Component) -> AcceleratorSelector | None:
     """Return the selector that applies to a component: its own override, else the service's selector, else the service's
-    annotation.
+    annotation. Return None if none of them is set.
     """
     annotated = service.annotations.get(keys.ACCELERATOR_CLASS)
     from_annotation = AcceleratorSelector(accelerator_class=annotated) if annotated else None
@@ -98,7 +98,9 @@ def _selector(service: InferenceService, component: Component) -> AcceleratorSel
 
 
 def _asked(selector: AcceleratorSelector | None, runtime: Runtime | None, *, new: bool) -> Manifest:
-    """Return the request by which a class has to be selected; {} if a class is named or nothing is requested.
+    """Return the request by which a class has to be selected; {} if a class is named or nothing is requested. `selector` is
+    the selector of the component; None if the service sets none. `new` is false for an existing component that runs without
+    a class.
 
     If the service requests nothing, the runtime's requirements apply, except for an existing component that runs without a
     class.

@@ -95,7 +95,8 @@ def _format(supported: SupportedModelFormat, model: ModelProfile) -> tuple[Viola
 
 def _equal(property_: str, wanted: str, actual: str, write: str) -> Violation | None:
     """Return the violation if a value of the model (`actual`) differs from the value that a runtime supports (`wanted`).
-    `property_` is the name of the property. `write` is the field of the model's spec with the wanted value.
+    `property_` is the name of the property. `write` is the field of the model's spec with the wanted value. Return None if
+    both values are equal.
     """
     if wanted.lower() == actual.lower():
         return None
@@ -108,7 +109,7 @@ def _equal(property_: str, wanted: str, actual: str, write: str) -> Violation | 
 
 def _quantized(wanted: str, model: ModelProfile) -> Violation | None:
     """Return the violation if the quantization that a runtime supports (`wanted`) is not the quantization of the model. The
-    value `none` means the same as no value.
+    value `none` means the same as no value. Return None if the model has this quantization.
     """
     wanted = "" if wanted.lower() == PLAIN else wanted
     if wanted.lower() in model.quantizations:

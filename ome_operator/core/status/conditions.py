@@ -55,7 +55,8 @@ def with_summary(
 
 
 def _summary(conditions: Iterable[Mapping[str, Any]], ended: bool) -> Condition | None:
-    """Return the condition Stalled or Reconciling; None if no condition reports anything that is missing.
+    """Return the condition Stalled or Reconciling; None if no condition reports anything that is missing. `ended` is true if
+    the object makes no progress any more.
 
     Reason and message are copied from one condition: from the first that exists in the order of `_DECIDES`. Ready precedes
     RolledOut, because Ready repeats the most important cause.

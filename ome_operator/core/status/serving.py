@@ -46,7 +46,7 @@ def observed_serves(observed: Observed, name: str, uid: str) -> bool:
 
 def _open(role: str, size: int, slice_: Slice, *, routed: bool) -> bool:
     """Return whether a role has a ready group that gets new requests. Behind a router, a leader that is being drained gets
-    no new requests.
+    no new requests. `routed` states whether there is a router.
     """
     closed = {pod.group for pod in pods(role, slice_) if routed and pod.draining and is_leader(pod)}
     return bool(ready_groups(role, size, slice_) - closed)

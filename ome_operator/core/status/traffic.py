@@ -82,7 +82,8 @@ def round_value(value: float) -> float:
 
 
 def next_traffic(before: dict[str, Any] | None, found: dict[str, Any] | None, now: datetime) -> dict[str, Any] | None:
-    """Return the next value of `status.traffic`: `before`, the stored value, or `found`, the current metrics.
+    """Return the next value of `status.traffic`: `before`, the stored value, or `found`, the current metrics. Either is None
+    if nothing is known.
 
     The value changes at most once in `PAUSE` seconds, and before `REPEAT` seconds only if a metric has appeared, has
     disappeared, or has changed by more than the share `CHANGE`. If the time of `before` cannot be read or is in the future,

@@ -56,7 +56,7 @@ def of_router(inputs: Mapping[str, Any], config: Mapping[str, Any], written: Map
 
 
 def advice(service: InferenceService, runtime: Runtime | None) -> tuple[str, ...]:
-    """Return a sentence for each value that is not a valid endpoint."""
+    """Return a sentence for each value that is not a valid endpoint. `runtime` is None if the runtime is not available."""
     return layers.invalid_values(
         service, runtime, keys.TRACES, parse_endpoint, f"is neither HOST:PORT nor {OFF}", layers.EVERYTHING
     )

@@ -75,7 +75,9 @@ def steps(rollout: Mapping[str, Any] | None) -> tuple[Any, ...]:
 
 
 def events(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> tuple[Event, ...]:
-    """Return the Events for the difference between two statuses of a shared object."""
+    """Return the Events for the difference between two statuses of a shared object. A status is None if the object has
+    none.
+    """
     if after is None or steps(before) == steps(after):
         return ()
     same = before is not None and before.get("generation") == after["generation"]

@@ -156,6 +156,7 @@ def digest_of(directory: str) -> str:
 
 def directory(identity: Mapping[str, str], agents: bool, roots: tuple[str, ...] = ()) -> str:
     """Return the directory of a model revision, or "" if the weights are stored at the model's path itself (decisions 7).
+    `agents` states whether agents download weights, and `roots` are the directories below which they store weights.
 
     For cluster-wide models the result is a digest, the name of a directory below `keys.WEIGHTS` next to the model's path.
     For namespaced models it is an absolute path below the namespace's directory in a root. Stored revisions keep this path
