@@ -77,7 +77,7 @@ def _moves(component: str, revision: str, status: Mapping[str, Any]) -> Iterator
 def start_note(entry: Mapping[str, Any], entries: Iterable[Mapping[str, Any]], now: datetime | None) -> str:
     """Return how long a group has been starting, and how long its last start took; "" if the group is not starting. If no
     start of this group is recorded, the newest start of another group of the component is used. `entry` is the group in the
-    status of the service, and `entries` are all groups in it.
+    status of the service, and `entries` are all groups in it. If `now` is None, the result is "".
     """
     since = moment(str(entry.get("since") or ""), now) if now is not None and entry.get("phase") == STARTING else None
     if now is None or since is None:

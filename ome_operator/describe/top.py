@@ -261,7 +261,9 @@ def _unread(services: Sequence[ServiceWithNumbers], troubles: Mapping[str, str],
 def _without_numbers(
     services: Sequence[ServiceWithNumbers], troubles: Mapping[str, str], now: datetime, *, stored: bool
 ) -> str:
-    """Return a sentence about the services that have no metric, except those whose routers could not be read."""
+    """Return a sentence about the services that have no metric, except those whose routers could not be read. `stored`
+    states whether the rows of services show `status.traffic` if there are no live metrics.
+    """
     silent = [one for one in services if _silent(one) and not _has_trouble(one, troubles)]
     if stored:
         silent = [one for one in silent if _stored(one, now).source != STATUS]

@@ -269,7 +269,9 @@ def _role(
     status: Mapping[str, Any],
     now: datetime | None,
 ) -> RoleView | None:
-    """Return a role of a slice; None if the slice has neither pods nor wanted groups of this component."""
+    """Return a role of a slice; None if the slice has neither pods nor wanted groups of this component. `role` is the stored
+    role; None if it is not known. `disaggregated` states whether the revision has prefill and decode.
+    """
     pods = [pod for pod in entry.pods if pod.component == component]
     wanted = _wanted(component, entry)
     if not pods and not wanted:
@@ -316,8 +318,8 @@ def _condition(component: str, status: Mapping[str, Any]) -> str:
 
 
 def _group(number: int, pods: list[Pod], size: int, role: StoredRole | None, notes: GroupNotes) -> GroupView:
-    """Return a group. If a rank has two pods, because the old pod is still terminating, the newer pod represents the
-    rank.
+    """Return a group. If a rank has two pods, because the old pod is still terminating, the newer pod represents the rank.
+    `role` is the stored role; None if it is not known.
     """
     by_rank = {pod.rank: pod for pod in sorted(pods, key=lambda pod: (not pod.deleting, pod.version))}
     ranks = []
