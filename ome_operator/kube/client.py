@@ -101,7 +101,9 @@ class Client:
     async def list_objects(
         self, kind: str, namespace: str = "", *, label_selector: str = "", field_selector: str = "", limit: int = 0
     ) -> list[Manifest]:
-        """Return live objects by a consistent read: all objects, or at most `limit` objects if a limit is given."""
+        """Return live objects by a consistent read: all objects, or at most `limit` objects if a limit is given. The
+        namespace "" stands for all namespaces, and an empty selector selects all objects.
+        """
         found: list[Manifest] = []
         async for items in self._pages(kind, namespace, label_selector, field_selector, limit or 500, "application/json"):
             found += items
@@ -113,7 +115,7 @@ class Client:
         self, kind: str, namespace: str, *, label_selector: str = "", field_selector: str = ""
     ) -> list[Manifest]:
         """Return at most `SOME` live objects of a kind that tenants may create, in the order of their names. Raises
-        KubeError if they are longer than `LONGEST` bytes together.
+        KubeError if they are longer than `LONGEST` bytes together. An empty selector selects all objects.
         """
         query, where = _list_query(SOME, label_selector, field_selector), path(kind, namespace)
         headers = {"Accept": "application/json"}
@@ -122,12 +124,16 @@ class Client:
         return items
 
     async def list_metadata(self, kind: str, namespace: str = "", *, label_selector: str = "") -> list[Manifest]:
-        """Return the `metadata` of all live objects, by a consistent read."""
+        """Return the `metadata` of all live objects, by a consistent read. The namespace "" stands for all namespaces, and
+        an empty selector selects all objects.
+        """
         pages = self._pages(kind, namespace, label_selector, "", METADATA_PAGE, METADATA_LIST)
         return [item["metadata"] async for items in pages for item in items]
 
     async def list_uids(self, kind: str, namespace: str = "", *, label_selector: str = "") -> set[str]:
-        """Return the UIDs of all live objects, by a consistent read. No other data of the objects is kept in memory."""
+        """Return the UIDs of all live objects, by a consistent read. No other data of the objects is kept in memory. The
+        namespace "" stands for all namespaces, and an empty selector selects all objects.
+        """
         pages = self._pages(kind, namespace, label_selector, "", METADATA_PAGE, METADATA_LIST)
         return {item["metadata"]["uid"] async for items in pages for item in items}
 
@@ -176,7 +182,9 @@ class Client:
         return ApplyResult(body, warnings(headers))
 
     async def create(self, manifest: Manifest, manager: str = "", *, dry_run: bool = False) -> Manifest:
-        """Create a new object by POST. Raises AlreadyExists if the name is taken. In a dry run nothing is stored."""
+        """Create a new object by POST. Raises AlreadyExists if the name is taken. In a dry run nothing is stored. `manager`
+        is the field manager; "" stands for the field manager of the client.
+        """
         kind, namespace = manifest["kind"], manifest["metadata"].get("namespace", "")
         query = {"fieldManager": manager or self._manager}
         if dry_run:
@@ -204,7 +212,8 @@ class Client:
 
     async def delete(self, kind: str, namespace: str, name: str, uid: str, grace: int | None = None) -> Manifest:
         """Delete the object with this UID, and no other object of the same name; its dependents are deleted in the
-        background. Return the object while it is terminating, or a `Status` if it is gone already.
+        background. Return the object while it is terminating, or a `Status` if it is gone already. `grace` is the grace
+        period in seconds; None for the value in the object.
         """
         options: Manifest = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
         if grace is not None:

@@ -136,7 +136,9 @@ def without_answer(error: BaseException) -> str:
 
 
 def unanswered(request: str, error: BaseException, code: int = 0) -> Transient:
-    """Return the error of a request that has no complete answer. `request` names the request in messages."""
+    """Return the error of a request that has no complete answer. `request` names the request in messages. `code` is the HTTP
+    status of the incomplete answer; 0 if no status was received.
+    """
     unconnected = isinstance(getattr(error, "os_error", None), OSError) or str(error).startswith(_CONNECT_TIMEOUT)
     kind = Unreached if unconnected else Transient
     return kind(f"{request}: {without_answer(error)}", code)

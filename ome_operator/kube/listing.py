@@ -12,7 +12,7 @@ async def list_all(
     client: Client, kinds: Iterable[str], namespace: str = "", selector: str = "", *, optional: Collection[str] = ()
 ) -> list[Manifest]:
     """Return all objects of these kinds; the field `kind` is set in each of them. Kinds that the cluster does not serve are
-    left out.
+    left out. The namespace "" stands for all namespaces, and an empty selector selects all objects.
 
     Raises Forbidden for a kind that the user may not list, unless the kind is in `optional`.
     """

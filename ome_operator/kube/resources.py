@@ -121,7 +121,7 @@ def kind_of_resource(kind: str) -> str:
 def path(kind: str, namespace: str = "", name: str = "", subresource: str = "") -> str:
     """Return the path of an object or a list, below the server's address. A namespaced kind without a namespace means all
     namespaces. Raises Invalid for a namespace or name that no object can have, because the path would lead to something
-    else.
+    else. `subresource` is a part of the object such as `status`; "" for the object itself.
     """
     for part in (namespace, name):
         if part in (".", "..") or "/" in part or "%" in part:
