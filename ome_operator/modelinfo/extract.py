@@ -93,7 +93,9 @@ def _object(value: Any) -> Config:
 
 
 def _configs(files: Mapping[str, str | bytes], has_modelopt: bool, unknown: list[str]) -> dict[str, Any]:
-    """Return the facts in config.json, and in NVIDIA's file with the quantization if it exists."""
+    """Return the facts in config.json, and in NVIDIA's file with the quantization if it exists. `has_modelopt` states
+    whether NVIDIA's file exists. Reasons why a fact is not known are appended to `unknown`.
+    """
     modelopt = _read(files, MODELOPT, MEMORY[MODELOPT], unknown, lambda value: value) if has_modelopt else None
     return _read(files, CONFIG, MEMORY[CONFIG], unknown, lambda config: _config(config, modelopt, unknown)) or {}
 

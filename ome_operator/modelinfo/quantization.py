@@ -34,6 +34,7 @@ _ALIKE = {"mxfp4": ("mxfp4", 4), "nvfp4": ("nvfp4", 4), "fbgemm_fp8": ("fbgemm_f
 
 def quantization(config: Config, modelopt: Config | None = None) -> Quantization | None:
     """Return the quantization in a config.json, or in NVIDIA's hf_quant_config.json next to it; None if it is unknown.
+    `modelopt` is the content of NVIDIA's file; None if it does not exist.
 
     A config that mentions no quantization means weights that are not quantized. A quantization that is not an object, such
     as `"quantization_config": "fp8"`, is unknown.
@@ -67,7 +68,7 @@ def quantization_by_name(name: str) -> Quantization | None:
 
 def unchanged_modules(config: Config, modelopt: Config | None = None) -> list[str] | None:
     """Return the names, or patterns of names, of the modules that the files list as not quantized; None if there is no such
-    list.
+    list. `modelopt` is the content of NVIDIA's hf_quant_config.json; None if it does not exist.
     """
     settings = quantization_settings(config, modelopt)
     lists = [settings[name] for name in _UNCHANGED if isinstance(settings.get(name), list)]
@@ -78,7 +79,8 @@ def unchanged_modules(config: Config, modelopt: Config | None = None) -> list[st
 
 def quantized_modules(config: Config, modelopt: Config | None = None) -> dict[str, Quantization]:
     """Return the quantization of each module, by the name of the module, for a checkpoint of NVIDIA whose modules have
-    several quantizations; {} for other checkpoints. Modules that are not in the result are not quantized.
+    several quantizations; {} for other checkpoints. Modules that are not in the result are not quantized. `modelopt` is the
+    content of NVIDIA's hf_quant_config.json; None if it does not exist.
 
     Only the bits and the size of groups matter: the name `fp8` also stands for MXFP8.
     """
@@ -97,7 +99,9 @@ def _module(said: Config) -> Quantization | None:
 
 
 def quantization_settings(config: Config, modelopt: Config | None) -> Config:
-    """Return the settings of the quantization in config.json or in hf_quant_config.json; {} if there are none."""
+    """Return the settings of the quantization in config.json or in hf_quant_config.json; {} if there are none. `modelopt` is
+    the content of hf_quant_config.json; None if it does not exist.
+    """
     text = text_part(config)
     settings = section(config, "quantization_config") or section(text, "quantization_config")
     settings = settings or section(text, "compression_config")

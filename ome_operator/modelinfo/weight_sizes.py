@@ -105,7 +105,9 @@ def weight_bytes(
 
 
 def _layers_with(text: Config, mixture: Experts | None) -> dict[str, int]:
-    """Return the number of layers that have each of `Count.parts`, and with the key "" the number of all layers."""
+    """Return the number of layers that have each of `Count.parts`, and with the key "" the number of all layers. `mixture`
+    are the experts of the model; None for a dense model.
+    """
     layers, kind = layer_count(text) or 1, string(text, "model_type") or ""
     found = layer_groups.groups(text, layers) if kind in layer_groups.FAMILIES else None
     attention = sum(each.layers for each in found or () if each.outputs) or layers
