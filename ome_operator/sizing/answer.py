@@ -20,8 +20,8 @@ NAMES = {"ttft": "ttft", "tpot": "tpot", "tokens": "throughput"}
 
 
 def document(request: PlanRequest, layout: Layout, price: Price | None, shelf: Library) -> dict[str, Any]:
-    """Return the document of one layout, as an element of `layouts` in `ome plan -o json`. `shelf` is the cookbook, which
-    is searched for a recipe of the layout.
+    """Return the document of one layout, as an element of `layouts` in `ome plan -o json`. `shelf` is the cookbook, which is
+    searched for a recipe of the layout. `price` is the price of a GPU for an hour; None if it is unknown.
     """
     state, load = layout.state, mean_load(request.loads)
     reads = layout.prefill or layout.decode
@@ -56,7 +56,9 @@ def document(request: PlanRequest, layout: Layout, price: Price | None, shelf: L
 
 
 def plan_document(request: PlanRequest, layouts: Sequence[Layout], price: Price | None, shelf: Library) -> dict[str, Any]:
-    """Return the request and a document for each layout, in the form that `ome plan -o json` prints."""
+    """Return the request and a document for each layout, in the form that `ome plan -o json` prints. `price` is the price of
+    a GPU for an hour; None if it is unknown.
+    """
     place = request.place
     return {
         "asked": {

@@ -248,6 +248,8 @@ def version_key(version: str) -> tuple[int, ...]:
 
 @cache
 def newest_version(engine: str, family: str, together: bool) -> str:
-    """Return the newest version of an engine that has rows on a family of GPUs in a mode; "" if there is none."""
+    """Return the newest version of an engine that has rows on a family of GPUs in a mode; "" if there is none. The mode is
+    prefill and decode on the same GPUs if `together` is true, and on different GPUs otherwise.
+    """
     known = {row.place.version for row in shipped_of(engine, family) if row.together == together}
     return max(known, key=version_key, default="")

@@ -19,7 +19,9 @@ _TITLES = {"ttft": "TTFT", "tpot": "TPOT", "tokens": "throughput"}
 
 
 def plan_text(request: PlanRequest, layouts: Sequence[Layout], price: Price | None, shelf: Library) -> str:
-    """Return the text of a plan. It contains a table of the best layouts and the details of the first layout."""
+    """Return the text of a plan. It contains a table of the best layouts and the details of the first layout. `price` is the
+    price of a GPU for an hour; None if it is unknown.
+    """
     load = mean_load(request.loads)
     documents = [document(request, layout, price, shelf) for layout in layouts[:SHOWN]]
     head = (

@@ -194,7 +194,7 @@ def check_sizes(name: str, text: Mapping[str, Any]) -> None:
 
 def stored_precision(config: Mapping[str, Any], modelopt: Mapping[str, Any] | None = None) -> str | None:
     """Return the precision of the weights that a config.json, and NVIDIA's hf_quant_config.json, describe; None if their
-    quantization is not known.
+    quantization is not known. `modelopt` is the content of hf_quant_config.json; None if it does not exist.
     """
     stored = quantization(config, modelopt)
     if stored is None:

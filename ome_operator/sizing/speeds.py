@@ -49,7 +49,8 @@ class DescribedGroup(NamedTuple):
 def predict_speeds(
     groups: Mapping[str, DescribedGroup], model: Model | None, hardware: Set[str], prompt: float, answer: float
 ) -> PlannedSpeeds:
-    """Return the predicted speeds of prefill and decode groups, or the reason why there are none.
+    """Return the predicted speeds of prefill and decode groups, or the reason why there are none. `model` is None if the
+    model of the service is not available.
 
     `groups` has the roles `prefill` and `decode`. `hardware` are the models of the GPUs on which the service may run, as
     AcceleratorClasses name them. `prompt` and `answer` are the mean lengths of requests in tokens.
