@@ -129,8 +129,9 @@ _USUAL = (5, 8, 10, 15, 16, 20, 25, 32, 50, 64, 100, 128, 256, 512, 1024)
 
 
 def from_etag(etag: str | None, size: int) -> Hash:
-    """Return the hash in an object store's ETag: an MD5, or an MD5 of the parts' MD5s with the possible part sizes.
-    `size` is the size of the object in bytes.
+    """Return the hash in an object store's ETag: an MD5, or an MD5 of the parts' MD5s with the possible part sizes. `size`
+    is the size of the object in bytes. If the ETag is missing (None) or is no MD5, the result is `SIZE_ONLY`, with which
+    only the size is verified.
     """
     etag_text = (etag or "").strip('"').lower()
     value, _, count = etag_text.partition("-")

@@ -120,7 +120,7 @@ async def read_all(
     session: aiohttp.ClientSession, url: str, headers: Mapping[str, str] = NO_HEADERS, credential: Credential | None = None
 ) -> AsyncIterator[bytes]:
     """Iterate over all bytes of a file of unknown size. Raises RequestRefused if the source rejects the request, and
-    SourceUnreachable if the source fails.
+    SourceUnreachable if the source fails. `credential` is None for a request without a credential.
     """
     try:
         async with _get(session, url, headers, credential) as response:
@@ -139,7 +139,8 @@ async def read_small(
     credential: Credential | None = None,
 ) -> bytes:
     """Return all bytes of a short response. Raises SourceUnreachable if the source fails, and RequestRefused if the source
-    rejects the request or the response is longer than `limit` bytes.
+    rejects the request or the response is longer than `limit` bytes. `credential` is None for a request without a
+    credential.
     """
     received = await content(read_all(session, url, headers, credential), limit)
     if received is None:

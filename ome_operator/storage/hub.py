@@ -55,7 +55,10 @@ class Hub(HttpSource):
         check_secret: Callable[[str], None] = lambda address: None,
         reach: HostRules | None = None,
     ) -> None:
-        """Initialize the source. `check_secret` raises RequestRefused for an address that must not receive the token."""
+        """Initialize the source. `check_secret` raises RequestRefused for an address that must not receive the token.
+        `endpoint` is the URL of the hub; "" for huggingface.co. `reach` states which addresses may be contacted; None
+        permits every address.
+        """
         super().__init__(reach)
         if not _REPOSITORY.fullmatch(repo) or not all(part.strip(".") for part in repo.split("/")):
             raise RequestRefused(f"hf://{repo} is not a valid model name of a hub: write hf://organization/model[@revision]")

@@ -112,7 +112,8 @@ def is_plain(path: str) -> bool:
 
 
 def make_listing(files: Iterable[RemoteFile], revision: str = "") -> Listing:
-    """Return a listing with the files in sorted order.
+    """Return a listing with the files in sorted order. `revision` is the revision of the source; "" if the source has no
+    revisions, so that a digest of the listing is used.
 
     Raises RequestRefused for a path outside the model's directory, for duplicate names, for an empty list, for more than
     MAX_FILES files, for names of more than MAX_NAME_BYTES, and for a total size above MAX_SIZE.

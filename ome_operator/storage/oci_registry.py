@@ -39,7 +39,10 @@ class OciRegistry(HttpSource):
         check_secret: Callable[[str], None] = lambda address: None,
         reach: HostRules | None = None,
     ) -> None:
-        """Initialize the source. `check_secret` raises RequestRefused for an address that must get no credentials."""
+        """Initialize the source. `check_secret` raises RequestRefused for an address that must get no credentials.
+        `endpoint` is the URL of the registry; "" for the host of the reference. `reach` states which addresses may be
+        contacted; None permits every address.
+        """
         super().__init__(reach)
         self._target, self._endpoint = reference, (endpoint or reference.address).rstrip("/")
         self._secret = Credential(f"Basic {credentials}", check_secret) if credentials else None
@@ -137,7 +140,7 @@ class OciRegistry(HttpSource):
         return realm.update_query({**service, "scope": f"repository:{self._target.repository}:pull"})
 
     async def _small(self, url: str, headers: Mapping[str, str], credential: Credential | None) -> bytes:
-        """Return the bytes of a manifest or a token."""
+        """Return the bytes of a manifest or a token. `credential` is None for a request without a credential."""
         return await read_small(self._open(), url, LIMIT, headers, credential)
 
     def _url(self, rest: str) -> str:
