@@ -48,7 +48,7 @@ def object_prefix(service: str, component: str, revision: str) -> str:
 
 def role_title(component: str, disaggregated: bool) -> str:
     """Return the name of a component for users: prefill or decode if the service has both, otherwise the component's own
-    name.
+    name. `disaggregated` states whether the service has both prefill and decode.
     """
     return {keys.ENGINE: "prefill", keys.DECODER: "decode"}.get(component, component) if disaggregated else component
 

@@ -49,8 +49,8 @@ def _split(quantity: Any) -> tuple[Fraction, str] | None:
 
 @lru_cache(4096)
 def _read(text: str) -> tuple[Fraction, str] | None:
-    """Return the value and the suffix family of a quantity. Results are cached, because the same amounts occur in every
-    pod and fractions are expensive.
+    """Return the value and the suffix family of a quantity. Results are cached, because the same amounts occur in every pod
+    and fractions are expensive. Return None if the text is not a quantity.
     """
     found = _QUANTITY.match(text)
     if not found:
@@ -191,7 +191,9 @@ def _time(text: object) -> datetime | None:
 
 @lru_cache(maxsize=4096)
 def _parsed(text: str) -> datetime | None:
-    """Parse a time. A pass reads the same times of pods and of the status again and again, so results are cached."""
+    """Parse a time. A pass reads the same times of pods and of the status again and again, so results are cached. Return
+    None if the text is not a time, or if the time is not plausible.
+    """
     try:
         when = datetime.fromisoformat(text)
     except ValueError:

@@ -13,7 +13,8 @@ AT_ONCE = 10
 
 
 async def hand_over(client: Client, steps: StepReporter, wanted: Sequence[str], *, replace: bool, patience: float) -> None:
-    """Hand over the services with these names (`namespace/name`), or all services if `wanted` is empty.
+    """Hand over the services with these names (`namespace/name`), or all services if `wanted` is empty. If `replace` is
+    true, the old workloads of a service are removed before its new workloads are ready.
 
     The services of a namespace are handed over one after another; a service that cannot be handed over is skipped after
     `patience` seconds. Namespaces do not wait for each other. Otherwise each service that does not start would delay the

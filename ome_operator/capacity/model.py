@@ -56,8 +56,8 @@ class ModelFacts:
 
 
 def cache_type(written: str | None) -> str:
-    """Return the data type of the KV cache for a value of --kv-cache-dtype. All 8-bit floating-point types are
-    represented by FP8, because they have the same size.
+    """Return the data type of the KV cache for a value of --kv-cache-dtype. All 8-bit floating-point types are represented
+    by FP8, because they have the same size. `written` is None if the flag is not set.
     """
     return FP8 if (written or "").startswith(FP8) else BF16
 

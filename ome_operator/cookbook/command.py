@@ -36,7 +36,9 @@ def _ranks(role: RoleFit, launch: Launch) -> tuple[str, ...]:
 
 
 def _title(plan: PlanProposal, role: RoleFit, rank: str, alike: bool) -> str:
-    """Return a comment line that states where a command runs; "" if all commands of the plan run at the same place."""
+    """Return a comment line that states where a command runs; "" if all commands of the plan run at the same place. `alike`
+    states whether all nodes of the group share the command.
+    """
     parts = [role.stage.capitalize()] if role.stage else []
     if plan.copies > 1:
         parts.append(f"each of {plan.copies} copies")

@@ -75,7 +75,8 @@ class GpuMemory:
 
 
 def gpu_memory(served: ServedModel, hardware: Hardware, role: RoleFit, kv_cache_dtype: str | None) -> GpuMemory:
-    """Return the memory that the weights leave for the KV cache on each GPU of a role.
+    """Return the memory that the weights leave for the KV cache on each GPU of a role. `kv_cache_dtype` is the data type of
+    the KV cache; None for the default.
 
     Weights other than routed experts are not divided by the number of pipeline stages, because the first and the last stage
     have the embeddings. The weights are therefore an upper bound.
@@ -98,7 +99,9 @@ def uneven_clause(served: ServedModel, role: RoleFit) -> str:
 
 
 def lacks_memory(served: ServedModel, hardware: Hardware, role: RoleFit, kv_cache_dtype: str | None) -> str:
-    """Return a clause that states why the GPU memory is too small; "" if it is large enough."""
+    """Return a clause that states why the GPU memory is too small; "" if it is large enough. `kv_cache_dtype` is the data
+    type of the KV cache; None for the default.
+    """
     found = gpu_memory(served, hardware, role, kv_cache_dtype)
     unknown = not served.sizes.cache_bytes(cache_type(kv_cache_dtype))
     if found.tokens >= FEWEST_TOKENS or (unknown and found.cache > 0):
@@ -113,7 +116,8 @@ def lacks_memory(served: ServedModel, hardware: Hardware, role: RoleFit, kv_cach
 
 def problem(served: ServedModel, hardware: Hardware, role: RoleFit, kv_cache_dtype: str | None) -> str:
     """Return a clause that states why a role of this form cannot work: a part of the model does not divide evenly, or the
-    memory is too small. Return "" if the role can work.
+    memory is too small. Return "" if the role can work. `kv_cache_dtype` is the data type of the KV cache; None for the
+    default.
     """
     return uneven_clause(served, role) or lacks_memory(served, hardware, role, kv_cache_dtype)
 

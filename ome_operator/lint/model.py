@@ -77,7 +77,7 @@ def gpu_memory(
     classes: Mapping[str, AcceleratorClass],
 ) -> dict[str, int]:
     """Return the memory in bytes of one GPU, by name of the accelerator class, for the classes on which a revision with the
-    inputs `inputs` may run.
+    inputs `inputs` may run. `runtime` is None if the runtime is not known.
     """
     chosen = {part["class"] for part in (inputs.get("accelerator") or {}).values() if "class" in part}
     required = runtime.spec.accelerator_requirements if runtime is not None else None

@@ -131,7 +131,9 @@ def _wanted(server: _Server, name: str, condition: Condition) -> str:
 
 
 def _alone(name: str, actual: str | None, condition: Condition) -> tuple[str, str]:
-    """Return (what is wrong, remedy) for the value of a flag that SGLang rejects regardless of the other flags."""
+    """Return (what is wrong, remedy) for the value of a flag that SGLang rejects regardless of the other flags. `actual` is
+    the value; None if it is unknown.
+    """
     if condition.kind == data.NONE_OF:
         return f"{name} is {actual}, which the engine rejects", "write another value, or remove the flag"
     bound = " ".join((condition.kind, *condition.words))

@@ -113,7 +113,9 @@ def unknown_sizes(start: Launch) -> frozenset[str]:
 
 
 def _size(start: Launch, name: str) -> int | None:
-    """Return the number of ranks that the flag `name` sets; 1 if this SGLang version lacks the flag."""
+    """Return the number of ranks that the flag `name` sets; 1 if this SGLang version lacks the flag. Return None if the
+    value is not a number, for example because it depends on a variable.
+    """
     text = start.text(name)
     return number(text) if text else 1
 

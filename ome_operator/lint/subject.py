@@ -157,7 +157,9 @@ class Subject:
         return tuple(start for role in self.roles for start in (role.launch, role.others, *role.partly) if start is not None)
 
     def role(self, title: str) -> Role | None:
-        """Return the role with this title; None if there is none."""
+        """Return the role with this title; None if there is none. Roles have the titles prefill, decode, engine and
+        router.
+        """
         return next((role for role in self.roles if role.title == title), None)
 
     def launched(self, *engines: str) -> tuple[tuple[Role, Launch], ...]:
@@ -263,7 +265,7 @@ def _written(
     service: InferenceService, runtime: Runtime | None, component: str, alone: bool
 ) -> Iterable[tuple[str, str, Component]]:
     """Yield the layers in which a component is written, the topmost first. The service is the topmost layer, because it
-    overrides the runtime.
+    overrides the runtime. If `alone` is true, the service was created only to check its runtime, and is left out.
     """
     own: Component | None = getattr(service.spec, component)
     below: Component | None = getattr(runtime.spec, _PART[component]) if runtime is not None else None
