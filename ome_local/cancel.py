@@ -83,7 +83,8 @@ def run(
     env: Mapping[str, str] | None = None,
     output: "int | IO[bytes] | IO[str]" = subprocess.PIPE,
 ) -> "subprocess.CompletedProcess[str]":
-    """Run a program without input until it ends. If the work is cancelled, the program and its children are stopped.
+    """Run a program without input until it ends. If the work is cancelled, the program and its children are stopped. `cwd`
+    is the folder and `env` the whole environment in which it runs; by default those of this process.
 
     Stdout and stderr are returned separately, or both are written to `output`.
     """

@@ -233,15 +233,17 @@ def model(
 
 
 def _models(name: str | None) -> Path:
-    """Return the folder of models of the chosen cluster, or, without a cluster, the folder that a real node will use."""
+    """Return the folder of models of the chosen cluster, or, without a cluster, the folder that a real node will use. `name`
+    is the value of --name; None if the user did not choose a cluster.
+    """
     if name is None and spec.load(layout.layout(layout.choose_cluster(None))) is None:
         return tinymodel.PLACE.parent
     return Cluster.open(layout.choose_cluster(name)).models
 
 
 def _opened(name: str | None) -> Cluster:
-    """Return the cluster. Processes that should run and do not are reported on stderr, including processes that
-    another command is just starting.
+    """Return the cluster. Processes that should run and do not are reported on stderr, including processes that another
+    command is just starting. `name` is the value of --name; if it is None, `choose_cluster` chooses.
     """
     cluster = Cluster.open(layout.choose_cluster(name))
     if ended := cluster.ended_processes():
@@ -253,7 +255,9 @@ def _opened(name: str | None) -> Cluster:
 
 
 def _become(program: str, name: str | None, words: list[str]) -> None:
-    """Replace this process by the program, so that signals, terminal and exit code are those of the program."""
+    """Replace this process by the program, so that signals, terminal and exit code are those of the program. `words` are the
+    arguments of the program, and `name` is that of the cluster, as for `_opened`.
+    """
     cluster = _opened(name)
     path = str(cluster.program(program))
     os.execve(path, [path, *words], cluster.environment())  # noqa: S606 a program of the cluster, without a shell

@@ -126,7 +126,7 @@ class Cluster:
 
     def environment(self, config: Path | None = None) -> dict[str, str]:
         """Return the environment variables of kubectl and helm for this cluster. Caches are in the cluster's directory
-        instead of the user's home.
+        instead of the user's home. `config` is the kubeconfig; by default the cluster's own.
         """
         inside = {"KUBECACHEDIR": "kubectl", "HELM_CACHE_HOME": "helm/cache", "HELM_CONFIG_HOME": "helm/config"}
         places = {key: str(self.at.root / "cache" / part) for key, part in inside.items()}
@@ -138,7 +138,9 @@ class Cluster:
         return ensure.ensure([name], self.kept.spec.version)[name]
 
     def kubectl(self, *words: str, stdin: str | None = None) -> str:
-        """Run kubectl, and return its output. Raises UserError with kubectl's error message."""
+        """Run kubectl, and return its output. Raises UserError with kubectl's error message. `stdin` is the text that
+        kubectl reads from its standard input.
+        """
         return self.run("kubectl", *words, stdin=stdin)
 
     def helm(self, *words: str) -> str:
@@ -146,7 +148,9 @@ class Cluster:
         return self.run("helm", *words)
 
     def run(self, program: str, *words: str, stdin: str | None = None) -> str:
-        """Run a program of the cluster with its environment, and return its output."""
+        """Run a program of the cluster with its environment, and return its output. `stdin` is the text that the program
+        reads from its standard input; it is empty by default. Raises UserError with the program's error message.
+        """
         done = subprocess.run(
             [str(self.program(program)), *words],
             input=stdin if stdin is not None else "",
@@ -214,8 +218,8 @@ class Cluster:
         return file
 
     def spawn(self, name: str, argv: Sequence[str], env: Mapping[str, str] | None = None) -> Process:
-        """Run a process that belongs to the cluster: `down` stops the process, and its output is written to `log(name)`.
-        If the process ends by itself, `up` starts it again.
+        """Run a process that belongs to the cluster: `down` stops the process, and its output is written to `log(name)`. If
+        the process ends by itself, `up` starts it again. `env` is added to the environment of this process.
         """
         if name in (*SERVERS, *COMPONENTS, servers.SECOND, *prometheus.PROCESSES, kueue.NAME, *keda.PROCESSES):
             raise UserError(f"{name} is a component of the cluster; choose another name for this process.")
@@ -251,7 +255,7 @@ class Cluster:
     # --- simulated nodes --------------------------------------------------------------------------------------------
     def set_stages(self, *more: stages.Stage, start_delay_s: float | None = None) -> None:
         """Replace the Stages of simulated pods by the default Stages and the given Stages. They apply to existing and new
-        pods.
+        pods. `start_delay_s` is the number of seconds until a pod becomes Ready; by default that of the cluster.
 
         kwok is restarted, so delays that are in progress begin again.
         """

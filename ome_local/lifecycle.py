@@ -81,8 +81,9 @@ def _extras(wanted: Spec, kept: Spec) -> dict[str, Any]:
 
 
 def _version(cluster_file: ClusterFile | None, wanted: Spec) -> str:
-    """Return the Kubernetes version: the requested version, otherwise the version of the existing cluster. For a new
-    cluster without real nodes, as in tests, $OME_KUBERNETES is used if it is set.
+    """Return the Kubernetes version: the requested version, otherwise the version of the existing cluster. For a new cluster
+    without real nodes, as in tests, $OME_KUBERNETES is used if it is set. `cluster_file` describes the existing cluster;
+    None for a new one.
     """
     if wanted.kubernetes or cluster_file:
         return versions.kubernetes(wanted.kubernetes or (cluster_file.spec.version if cluster_file else ""))
@@ -97,7 +98,9 @@ def _end_servers(at: Layout) -> None:
 
 
 def programs(made: Spec, *, join: bool = True) -> Sequence[str]:
-    """Return the programs that `up` has to download or build."""
+    """Return the programs that `up` has to download or build. If `join` is false, the real node does not join the cluster,
+    and its programs are left out.
+    """
     if made.kind:
         return versions.CLIENTS
     return [*versions.CONTROL_PLANE, *(versions.NODE if made.real_node and join else ())]

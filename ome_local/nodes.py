@@ -70,8 +70,9 @@ def machine(accelerator: str) -> Machine:
 
 
 def simulated(accelerator: str, count: int, gpus_per_node: int | None = None, *, addresses: bool = True) -> list[Manifest]:
-    """Return the nodes `h200-00`, `h200-01`, …, with four nodes per rack and sixteen nodes per leaf switch, all in one
-    zone.
+    """Return the nodes `h200-00`, `h200-01`, …, with four nodes per rack and sixteen nodes per leaf switch, all in one zone.
+    `accelerator` is the name of a kind of machine, such as `h200`. `gpus_per_node` is the number of GPUs of each node; by
+    default that of the machine.
 
     If `addresses` is false, the nodes have only names. Kind's network daemon would otherwise route to the addresses, and
     panics.

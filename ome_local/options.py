@@ -78,7 +78,9 @@ def check(name: str, kept: ClusterFile | None, wanted: Spec) -> None:
 
 
 def option_error(name: str, kept: Spec | None, wanted: Spec) -> str:
-    """Return a sentence about the first error in the options; "" if they are valid."""
+    """Return a sentence about the first error in the options; "" if they are valid. `kept` are the options of the existing
+    cluster; None for a new cluster. `wanted` are the options of this command.
+    """
     if wanted.kind and wanted.real_node:
         return "the nodes of kind are real nodes already: leave out --real-node or --kind."
     with_kind = kept.kind if kept else wanted.kind

@@ -18,7 +18,7 @@ above). No connection can therefore use a port of a cluster while the cluster is
 
 def choose(count: int, taken: Iterable[int] = (), dice: random.Random | None = None) -> list[int]:
     """Return `count` free ports that are not in `taken` (the ports of stopped clusters). Raises UserError if not enough
-    ports are free.
+    ports are free. Ports are drawn at random, with `dice` if it is given.
     """
     dice, avoid = dice or random.Random(), set(taken)
     found: list[int] = []

@@ -73,7 +73,9 @@ def _started_by_ps(pid: int) -> str | None:
 
 
 def spawn(at: Layout, name: str, argv: Sequence[str], env: Mapping[str, str] | None = None) -> Process:
-    """Start a process that is detached from this terminal, append its output to its log, and record the process."""
+    """Start a process that is detached from this terminal, append its output to its log, and record the process. `name`
+    names the log and the record. `env` is added to the environment of this process.
+    """
     environment = {**os.environ, **(env or {}), MARK: str(at.root)}
     with (at.logs / f"{name}.log").open("ab") as log:
         child = subprocess.Popen(
@@ -91,7 +93,7 @@ def spawn(at: Layout, name: str, argv: Sequence[str], env: Mapping[str, str] | N
 
 def keep(at: Layout, name: str, argv: Sequence[str], env: Mapping[str, str] | None = None) -> Process:
     """Start a process and record its command. `restart_ended` restarts the process if it ends by itself before
-    `stop_process` is called.
+    `stop_process` is called. The parameters are those of `spawn`.
     """
     write_atomically(_how(at, name), json.dumps({"argv": [*argv], "env": dict(env or {})}))
     return spawn(at, name, argv, env)

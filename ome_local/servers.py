@@ -49,7 +49,9 @@ def start(at: Layout, cluster_file: ClusterFile, name: str) -> None:
 
 
 def _environment(at: Layout, cluster_file: ClusterFile, name: str) -> dict[str, str] | None:
-    """Return the environment variables of a process."""
+    """Return the environment variables that a process of the cluster has besides those of this command; None if there are
+    none.
+    """
     direct = DIRECT if cluster_file.network else {}
     if name == kueue.NAME:
         return kueue.write(at, cluster_file)

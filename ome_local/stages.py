@@ -100,7 +100,7 @@ _GONE: Stage = {"finalizers": {"empty": True}, "delete": True}
 
 def defaults(start_delay_s: float = 0.0, *, keeps_finalizers: bool = False) -> list[Stage]:
     """Return the default Stages: nodes become and stay Ready, pods become Ready, pods of Jobs complete, and deleted pods
-    disappear at once.
+    disappear at once. Pods become Ready after `start_delay_s` seconds.
 
     kwok's own Stage removes all finalizers of a deleted pod, which no kubelet does. If `keeps_finalizers` is true, a deleted
     pod fails and keeps its finalizers, as on a real node, until their owner removes them.
@@ -162,7 +162,9 @@ def crash(
     after_s: float = 0.0,
     name: str = "crash",
 ) -> Stage:
-    """Return a Stage by which Ready pods with these labels exit once with this code and stay down until they are deleted."""
+    """Return a Stage by which Ready pods with these labels exit once with this code and stay down until they are deleted.
+    The containers terminate after `after_s` seconds, with this reason and termination message.
+    """
     ended = {"terminated": {"exitCode": exit_code, "reason": reason, "message": message}}
     down = {"waiting": {"reason": "CrashLoopBackOff"}}
     next_ = {"statusTemplate": _NOT_READY + _containers(down, restarts=1, last=ended)}

@@ -49,7 +49,9 @@ def ensure(
 
 
 def provide(wanted: Sequence[Tool], *, more_to_come: bool = False) -> dict[str, Path]:
-    """Return the paths of these programs as `ensure` does, even for programs that do not belong to a cluster."""
+    """Return the paths of these programs as `ensure` does, even for programs that do not belong to a cluster. `more_to_come`
+    is true if the caller will request more programs afterwards; compiled objects are then kept.
+    """
     target = this_machine(clients_only={tool.name for tool in wanted} <= set(CLIENTS))
     for module, members in groupby(sorted(wanted, key=lambda tool: tool.module), key=lambda tool: tool.module):
         together = list(members)
@@ -61,7 +63,7 @@ def provide(wanted: Sequence[Tool], *, more_to_come: bool = False) -> dict[str, 
 
 def _get(tools: list[Tool], target: Target, more_to_come: bool) -> None:
     """Put these programs, which belong to one Go module, into the cache: download the releases that can be verified, and
-    build the other programs with Go.
+    build the other programs with Go. `more_to_come` is passed on to the build (see `ensure`).
     """
     with tempfile.TemporaryDirectory(dir=cache_dir(), prefix=".new-") as folder:
         beside = Path(folder)

@@ -25,7 +25,8 @@ CLUSTER = "ome-demo"
 
 def run(within_s: float, *, name: str = CLUSTER, kind: bool = False, **extras: Any) -> None:
     """Run the demo, with optional programs of the cluster (`options.EXTRAS`). Raises UserError with the names of the objects
-    that did not become ready within `within_s` seconds.
+    that did not become ready within `within_s` seconds. If `kind` is true, the cluster is one of kind, a tool that runs
+    Kubernetes nodes in containers; an existing cluster of kind remains one.
     """
     check_ours(name)
     for folder in FOLDERS:

@@ -128,8 +128,9 @@ def base_image(dockerfile: Path, log: Path, *, published: bool = False) -> str:
 
 
 def commit(name: str, files: Mapping[str, str], *config: str, log: Path | None = None) -> None:
-    """Create an image that contains only the given files. `files` maps a path on this machine to a path in the image; a
-    tar file is unpacked.
+    """Create an image that contains only the given files. `files` maps a path on this machine to a path in the image; a tar
+    file is unpacked. `config` are options of `buildah config`. If `log` is given, the output of buildah is also appended to
+    that file.
     """
     container = run("from", "scratch")
     try:
