@@ -117,7 +117,7 @@ class PodDryRuns:
 
 def is_enforced(policy: Manifest, binding: Manifest) -> bool:
     """Return whether the binding refers to the policy, and whether policy and binding together deny requests that violate
-    the policy or cannot be evaluated.
+    the policy or cannot be evaluated. They are a ValidatingAdmissionPolicy and its ValidatingAdmissionPolicyBinding.
     """
     spec, bound = policy.get("spec") or {}, binding.get("spec") or {}
     fails = spec.get("failurePolicy", "Fail") == "Fail" and "Deny" in (bound.get("validationActions") or ())

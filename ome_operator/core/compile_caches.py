@@ -99,7 +99,7 @@ def _why_not(pod: Manifest, variables: Collection[str]) -> str:
 
 def directory(top: str, namespace: str, identity: Any) -> str:
     """Return the directory on the node for pods with this identity. `identity` is JSON data with everything on which the
-    result of a compilation depends, except the hardware.
+    result of a compilation depends, except the hardware. `top` is the directory on the node in which all compile caches are.
     """
     return layout.directory(top, namespace, names.digest(identity, layout.DIGITS))
 
@@ -149,8 +149,9 @@ def with_cache(pod: Manifest, node_directory: str, port: int) -> Manifest:
 
 
 def _container(main: Manifest, step: str, facts: Mapping[str, Any], own: Manifest) -> Manifest:
-    """Return the fields that the init container and the sidecar have in common. Both containers run a step of the program
-    in the engine's image.
+    """Return the fields that the init container and the sidecar have in common. Both containers run a step of the program in
+    the engine's image. `main` is the engine's container, `step` is `load` or `seal`, `facts` are the settings of the
+    program, and `own` is the mount of the pod's own volume.
     """
     context = main.get("securityContext") or {}
     env = {

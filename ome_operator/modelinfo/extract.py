@@ -171,7 +171,9 @@ def _sizes(
     headers: Mapping[str, str | bytes],
     unknown: list[str],
 ) -> dict[str, Any]:
-    """Return the bytes of the tensors, and the parameters if `facts_so_far` does not contain them."""
+    """Return the bytes of the tensors, and the parameters if `facts_so_far` does not contain them. `files` maps the index
+    file, and `headers` the safetensors files, to their contents. Reasons why a fact is unknown are appended to `unknown`.
+    """
     fields: dict[str, Any] = {}
     size, parameters = (_read(files, INDEX, MEMORY[INDEX], unknown, index_sizes) if files else None) or (None, None)
     if headers:

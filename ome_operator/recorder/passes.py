@@ -83,7 +83,9 @@ class TrackedMapping(Mapping[K, V]):
         return self._of.items()
 
     def read_entries(self) -> dict[K, V]:
-        """Return the entries that were read and exist."""
+        """Return the entries that the pass has read; all entries if it has read all keys or values. Keys that do not exist
+        are left out.
+        """
         return dict(self._of) if self._all else {key: self._of[key] for key in self._asked if key in self._of}
 
 

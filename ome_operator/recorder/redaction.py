@@ -79,7 +79,7 @@ class Redaction:
         return self._walk(value, "", elsewhere)
 
     def _elsewhere(self, text: str) -> str:
-        """Replace the collected words in a text."""
+        """Return the text with placeholders for the words that `collect_values` has collected."""
         if not self._words:
             return text
         parts, done, position = list[str](), 0, 0

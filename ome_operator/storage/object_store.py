@@ -38,7 +38,9 @@ def google(bucket: str, parameters: Mapping[str, str], secret: Mapping[str, str]
 
 
 def azure(container: str, parameters: Mapping[str, str], secret: Mapping[str, str], proxy: str) -> Any:
-    """Return a container of Azure, or of a compatible store at `endpoint`; the credential is the Secret's `accountKey`."""
+    """Return a container of Azure, or of a compatible store at `endpoint`; the credential is the Secret's `accountKey`. The
+    value `account` of `parameters` is required; `endpoint` is optional.
+    """
     from obstore.store import AzureStore
 
     keys = _credentials(parameters, secret, {"account_key": "accountKey"})

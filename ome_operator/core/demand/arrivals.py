@@ -67,7 +67,9 @@ def forecast(samples: Sequence[DemandSample], horizon: float) -> ArrivalForecast
 
 
 def _line(rates: Sequence[float], horizon: float) -> ArrivalForecast:
-    """Return the forecast from the rates of consecutive windows, the newest first."""
+    """Return the forecast from the rates of consecutive windows, the newest first. `horizon` is the number of seconds from
+    now for which the forecast is wanted.
+    """
     newest, mean, count = rates[0], sum(rates) / len(rates), len(rates)
     alone = math.sqrt(max(newest, 1 / WINDOW) / WINDOW)
     if count < FEW:

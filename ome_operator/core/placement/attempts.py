@@ -190,7 +190,7 @@ def _held_back(missing: Numbers) -> dict[str, int]:
 
 def _within(waiting: Numbers, missing: Numbers) -> dict[str, int]:
     """Return the waiting groups, limited to the groups that are still missing, because the service may want fewer groups by
-    now.
+    now. Both are the number of groups by role.
     """
     return {role: min(count, missing.get(role, 0)) for role, count in waiting.items() if min(count, missing.get(role, 0))}
 

@@ -37,7 +37,9 @@ def mode(inputs: Mapping[str, Any], component: str, default: str) -> str:
 
 
 def advice(service: InferenceService, runtime: Runtime | None) -> tuple[str, ...]:
-    """Return a sentence for each value that is not a valid mode. `runtime` is None if the runtime is not available."""
+    """Return a sentence for each value that is not a valid mode. `runtime` is None if the runtime is not available. The
+    valid modes are Off, Warn and Require.
+    """
     return layers.invalid_values(
         service, runtime, keys.PREFLIGHT, parse_mode, f"is none of {', '.join(MODES)}", layers.ENGINES
     )

@@ -155,7 +155,7 @@ def _traffic(
 
 
 def _scales(snapshot: Snapshot, intent: Intent, scaled: Iterable[str]) -> tuple[Create, ...]:
-    """Return the RoleScales that do not exist yet."""
+    """Return the RoleScales of the components `scaled` that do not exist yet."""
     out = []
     for name in scaled:
         found = snapshot.observed.children.get(("RoleScale", names.component(intent.owner.name, name)))

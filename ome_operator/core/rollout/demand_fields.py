@@ -195,7 +195,9 @@ def _rest(field: str, peak: Peak, policies: Mapping[str, ReplicaPolicy]) -> Iter
 
 
 def _beyond_budget(policy: DemandPolicy, policies: Mapping[str, ReplicaPolicy], gpus: Mapping[str, int]) -> Iterator[str]:
-    """Yield a sentence about each field that asks for a size of the service that needs more GPUs than `gpuBudget`."""
+    """Yield a sentence about each field that asks for a size of the service that needs more GPUs than `gpuBudget`.
+    `policies` are the replica limits and `gpus` the GPUs of a group, by component.
+    """
     if policy.gpu_budget is None or _budget(policy, policies, gpus):
         return
     bounds = {name: policies[name] for name in _GROUPS if name in policies}

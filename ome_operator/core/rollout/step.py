@@ -49,7 +49,7 @@ class RolloutStep:
 
     def replaced_revision(self, target: str) -> str:
         """Return the revision whose groups get replacements if they have to leave their nodes; "" if no groups get
-        replacements.
+        replacements. `target` is the name of the target revision.
 
         Groups of a revision that a rollout removes get no replacements. The number of groups that such a revision keeps
         includes a group that is still being drained, so each pass would create another group.

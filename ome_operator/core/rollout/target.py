@@ -95,7 +95,9 @@ def target(
 
 
 def find_target(service: InferenceService, numbers: Mapping[str, int]) -> TargetRevision:
-    """Return the target revision of a service, from its spec, its annotations and its status."""
+    """Return the target revision of a service, from its spec, its annotations and its status. `numbers` maps the names of
+    the stored revisions to their numbers.
+    """
     pin = (service.spec.rollout.revision if service.spec.rollout else None) or ""
     rejected, retry = service.status.get("rejected") or (), service.annotations.get(keys.RETRY, "")
     return target(pin, numbers, whole_before(service.status), rejected, retry)

@@ -125,7 +125,7 @@ def read_bake(text: str) -> float | Invalid:
 
 def terms(notes: Mapping[str, str], default: WaveTerms) -> tuple[WaveTerms, tuple[str, ...]]:
     """Return the rules from the annotations of an object, with `default` in place of missing or invalid values, and a
-    sentence for each annotation that is not valid.
+    sentence for each annotation that is not valid. `notes` are these annotations.
     """
     messages: list[str] = []
     if (text := notes.get(keys.WAVES)) is not None:
