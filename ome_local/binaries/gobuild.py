@@ -122,8 +122,9 @@ def _keep_files(tool: Tool, go: str, folder: Path, into: Path, environment: Mapp
 
 
 def _patched(patches: Sequence[Patch], go: str, folder: Path, scratch: Path, environment: Mapping[str, str]) -> Path:
-    """Return the path of a copy of the folder's go.mod that replaces modules by patched copies. go.sum verifies the
-    modules before they are patched.
+    """Return the path of a copy of the folder's go.mod that replaces modules by patched copies. go.sum verifies the modules
+    before they are patched. `go` is the path of the Go program. The copies are written below `scratch`, and `environment` is
+    the environment of Go.
     """
     lines = [(folder / "go.mod").read_text()]
     for patch in patches:

@@ -199,7 +199,7 @@ def _former_releases(steps: StepReporter, mine: Iterable[Manifest], release: Rel
 
 async def _others(client: Client, steps: StepReporter, others: Iterable[Manifest], wishes: Permissions) -> None:
     """Annotate the CRDs `others`, whose kinds only OME has, so that helm keeps them when this chart takes over their
-    release. CRDs that need no annotation are only reported.
+    release. CRDs that need no annotation are only reported. `wishes` names the release.
     """
     for live in others:
         metadata = live["metadata"]

@@ -46,7 +46,9 @@ def own_model(source: str) -> OwnModel:
 
 
 def _of_files(folder: Path, config: Path | None = None) -> OwnModel:
-    """Return the facts that the files in a directory state. With `config`, only this file is read, and no weights."""
+    """Return the facts that the files in a directory state. With `config`, only this file is read, and no weights. Raises
+    UserError if the files are missing or unsuitable.
+    """
     folder = folder.resolve()
     paths = {CONFIG: config} if config else {name: folder / name for name in FILES if (folder / name).is_file()}
     if config is None and only_gguf(folder):

@@ -317,6 +317,8 @@ def _too_little_memory(request: PlanRequest) -> str:
 
 
 def _tight(place: ServingStack, nodes: int, fits: Callable[[Worker], Fit]) -> Iterator[tuple[Fit, Worker]]:
-    """Yield the result of `fits` for every worker that is possible on `nodes` nodes, and the worker."""
+    """Yield the result of `fits` for every worker that is possible on `nodes` nodes, and the worker. `fits` computes how
+    well the model fits on the GPUs of a worker.
+    """
     for worker in possible_workers(place, nodes * place.gpu.node):
         yield fits(worker), worker

@@ -46,8 +46,8 @@ def _option(name: str, value: Any) -> Iterator[str]:
 
 
 def recipe(request: PlanRequest, layout: Layout, shelf: Library) -> Recipe:
-    """Return the cookbook's recipe for a layout. Raises RecipeRefused with the reason if the cookbook has no recipe for
-    it.
+    """Return the cookbook's recipe for a layout. Raises RecipeRefused with the reason if the cookbook has no recipe for it.
+    `shelf` contains the models and machines of the cookbook.
     """
     served = shelf.model(request.place.shape.name)
     stored = served.facts.quantization
@@ -147,7 +147,9 @@ def batch(request: PlanRequest, decode: Side) -> int:
 
 
 def _together(request: PlanRequest, both: Side) -> dict[str, Any]:
-    """Return the options of `ome generate` for a layout whose engines do both prefill and decode."""
+    """Return the options of `ome generate` for a layout whose engines do both prefill and decode. `both` is the only side of
+    the layout.
+    """
     worker: Worker = both.role.worker
     sizes = {"tp": worker.gpus, "nodes": both.nodes}
     if worker.kind in ("tp", "alone"):

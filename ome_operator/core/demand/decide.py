@@ -121,7 +121,8 @@ def _judged(
     samples: Sequence[DemandSample], fleet: Fleet, targets: Targets, state: ScalingState, now: float
 ) -> tuple[bool, bool]:
     """Return two values: whether the existing groups serve requests in time, and whether too many requests have been late
-    for `LATE_FOR` seconds. Both values are False if groups, or their configuration, have changed recently.
+    for `LATE_FOR` seconds. Both values are False if groups, or their configuration, have changed recently. `samples` are the
+    measurements of the service, the newest last, and `now` is in seconds since the epoch.
     """
     changing = any(role.starting or role.draining for role in (fleet.prefill, fleet.decode))
     late, same_for = samples[-1].late, now - max(state.changed, *state.configured)

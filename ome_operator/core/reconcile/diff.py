@@ -91,7 +91,9 @@ _digest = memoize_by_identity(32768)(digest_of_rendered)
 
 
 def _applies(snapshot: Snapshot, manifests: Iterable[Manifest], alone: ExclusiveRevision | None = None) -> tuple[Apply, ...]:
-    """Return a server-side apply for each manifest that differs from its stored object."""
+    """Return a server-side apply for each manifest that differs from its stored object. `alone` is the parameter of
+    `_apply`.
+    """
     found = (_apply(snapshot, manifest, alone) for manifest in manifests)
     return tuple(apply for apply in found if apply is not None)
 

@@ -275,7 +275,7 @@ def _ready(kept: Mapping[str, Share], others: Mapping[str, Counts], role: str) -
 def _grown(mine: Counts, wanted: Share, left: Share, surge: Mapping[str, int]) -> Share:
     """Return the number of groups by role to which a revision with the groups `mine` can grow: the desired number `wanted`,
     as far as the `surge` and the groups of other revisions (`left`) permit. A revision starts with a group of every role, or
-    not at all.
+    not at all. `surge` is the number of groups by role that may exist above the desired number.
     """
     have = {role: min(count, mine[role].existing if role in mine else 0) for role, count in wanted.items()}
     room = {role: count + surge.get(role, 0) - left[role] for role, count in wanted.items()}

@@ -49,7 +49,8 @@ def quota_change(snapshot: Snapshot, intent: Intent, router: Iterable[Manifest])
 
 def _existing(roles: Mapping[str, StoredRole], routers: Iterable[Manifest], found: Slice) -> Iterator[Usage]:
     """Yield the amounts that each existing object of a revision uses of ResourceQuotas. The pods of the revision's router
-    are counted with the pod templates of the Deployments `routers`.
+    are counted with the pod templates of the Deployments `routers`. `roles` are the roles of the revision, and `found`
+    contains its workloads and pods.
     """
     for child in found.workloads:
         if child.kind in ("StatefulSet", "Deployment"):

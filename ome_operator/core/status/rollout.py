@@ -13,8 +13,8 @@ from ome_operator.names import role_title
 
 
 def progress_message(target: str, decision: RolloutStep, numbers: ReplicaCounts) -> str:
-    """Return a sentence such as "prefill 1/2 new, decode 2/4 new, old router draining". If no group is replaced yet,
-    return the reason.
+    """Return a sentence such as "prefill 1/2 new, decode 2/4 new, old router draining". If no group is replaced yet, return
+    the reason. `target` is the name of the target revision.
     """
     if decision.held and target not in decision.groups:
         return decision.message
@@ -51,7 +51,7 @@ def hold_fields(target: str, decision: RolloutStep, before: Mapping[str, Any], n
 
 def meets_bounds(target: str, numbers: ReplicaCounts) -> bool | None:
     """Return whether the revisions that have groups together have at least the serving capacity that the bounds of the
-    rollout require; None if only one revision has groups.
+    rollout require; None if only one revision has groups. `target` is the name of the target revision.
     """
     existing = {
         name: counts for name, counts in numbers.observed_counts.items() if any(group.existing for group in counts.values())
