@@ -95,7 +95,9 @@ class Prefetcher:
             self._current, self._task = "", None
 
     async def _one(self, place: str) -> CachedWeights:
-        """Read one directory into the page cache. Errors are not raised, but stated in the message of the result."""
+        """Read one directory into the page cache. Errors are not raised, but stated in the message of the result. `place` is
+        the path of the directory.
+        """
         began = time.monotonic()
         held = sum(outcome.bytes for outcome in self._outcomes.values())
         try:

@@ -93,8 +93,8 @@ def sglang_router(container: Mapping[str, Any]) -> SglangRouter | None:
 
 
 def _own_address(words: Sequence[str], flag: str) -> str:
-    """Return the address, as it is written in a URL, at which a program of the same pod reaches a server that listens on
-    the value of `flag`.
+    """Return the address, as it is written in a URL, at which a program of the same pod reaches a server that listens on the
+    value of `flag`. `words` are the words of the router's command line, and `flag` is one of its flags.
     """
     host = value(words, flag) or ""
     address = "127.0.0.1" if host in ("", "0.0.0.0", "::", "localhost") else host
@@ -102,7 +102,9 @@ def _own_address(words: Sequence[str], flag: str) -> str:
 
 
 def _metrics(words: Sequence[str]) -> str:
-    """Return the URL of the router's metrics inside the router's own pod; "" if it is the default."""
+    """Return the URL of the router's metrics inside the router's own pod; "" if it is the default. `words` are the words of
+    the router's command line.
+    """
     port, address = value(words, "--prometheus-port"), _own_address(words, "--prometheus-host")
     if port in (None, "", str(keys.ROUTER_METRICS_PORT)) and address == "127.0.0.1":
         return ""
@@ -233,8 +235,8 @@ def _has_foreign_label(parts: Sequence[str]) -> bool:
 
 
 def _key(words: Sequence[str]) -> str:
-    """Return the key for the router's API. It is the key of an admin if the keys have roles (`id:name:role:key`),
-    otherwise the key for all requests; "" if there is none.
+    """Return the key for the router's API. It is the key of an admin if the keys have roles (`id:name:role:key`), otherwise
+    the key for all requests; "" if there is none. `words` are the words of the router's command line.
     """
     for word in words:
         if ":admin:" in word:

@@ -218,7 +218,9 @@ def _user(entry: _Entry, secure: bool) -> None:
 
 
 def _plugin(place: str, settings: Mapping[str, Any]) -> None:
-    """Check the settings of a plugin for credentials."""
+    """Check the settings of a plugin for credentials. Raises KubeconfigMistake for the first mistake. `place` is the path of
+    the settings in the kubeconfig, for the message.
+    """
     for name in ("command", "apiVersion"):
         if not isinstance(settings.get(name), str) or not settings[name]:
             such = "client.authentication.k8s.io/v1" if name == "apiVersion" else "the name of the plugin's program"

@@ -97,7 +97,9 @@ def commands(script: str, known: Mapping[str, str], depth: int = 0) -> list[Comm
 
 
 def _inner(command: Command, known: Mapping[str, str], depth: int) -> Iterator[Command]:
-    """Yield the commands of the script that a command passes to a shell."""
+    """Yield the commands of the script that a command passes to a shell. `known` and `depth` are parameters of
+    `commands`.
+    """
     shell = next((at for at, word in enumerate(command.words) if word.rpartition("/")[2] in _SHELLS), None)
     rest = command.words[shell + 1 :] if shell is not None else ()
     option = next((at for at, word in enumerate(rest) if _SCRIPT_OPTION.fullmatch(word)), None)
@@ -265,7 +267,9 @@ def _after_documents(script: str, at: int, documents: list[str]) -> int:
 
 
 def _piece(script: str, at: int) -> tuple[str, int, bool]:
-    """Return the next piece of a word without its quotes, the position after the piece, and whether a shell splits it."""
+    """Return the next piece of a word without its quotes, the position after the piece, and whether a shell splits it. The
+    piece begins at the position `at`.
+    """
     here = script[at]
     if here == "\\":
         return ("" if script[at + 1 : at + 2] == "\n" else _literal(script[at + 1 : at + 2])), at + 2, False

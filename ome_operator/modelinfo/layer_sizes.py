@@ -123,7 +123,9 @@ def grouped_query_layers(size: ConfigSizes, heads: int, kv_heads: int, key: int,
 
 
 def with_more_parameters(layers: Layers, inputs: int = 0, others: int = 0, window: int = 0) -> Layers:
-    """Return layers with more parameters, and with attention to a window of tokens only, if `window` is above 0."""
+    """Return layers with more parameters, and with attention to a window of tokens only, if `window` is above 0. `inputs`
+    and `others` are the numbers that are added to the fields of the same names.
+    """
     return replace(
         layers,
         inputs=layers.inputs + inputs,

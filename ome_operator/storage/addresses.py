@@ -72,7 +72,8 @@ def host_listed(hosts: Collection[str], name: str, port: int | None) -> bool:
 
 def region(rest: str, parameters: Mapping[str, str]) -> str:
     """Return the region of an S3 bucket: the region in `bucket@region`, otherwise the parameter `region`, otherwise
-    `us-east-1`. Raises RequestRefused if the region cannot be part of a host name.
+    `us-east-1`. Raises RequestRefused if the region cannot be part of a host name. `rest` is the part of the URI after
+    `s3://`; "" for other stores.
     """
     named = rest.partition("/")[0].partition("@")[2]
     return _part("spec.storage.parameters.region", named or parameters.get("region", "us-east-1"))

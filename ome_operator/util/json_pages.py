@@ -81,7 +81,9 @@ def _next(text: str, at: int, end: str) -> tuple[int, bool]:
 
 
 def _after(text: str, at: int, sign: str) -> int:
-    """Return the position after the required character `sign` and the white space around it."""
+    """Return the position after the required character `sign` and the white space around it. White space at the position
+    `at`, before the character, is also skipped. Raises JSONDecodeError if the character is missing.
+    """
     at = _skip(text, at)
     if text[at : at + 1] != sign:
         raise JSONDecodeError(f"{sign} is missing", text, at)

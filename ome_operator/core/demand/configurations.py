@@ -36,7 +36,7 @@ def bind_measurements(state: ScalingState, fleet: Fleet, now: float) -> ScalingS
 def _exchanged(state: ScalingState, place: int, present: Configuration) -> ScalingState:
     """Return the state after the groups of a role have changed to the configuration `present`. The measurements of the
     previous configuration are kept as `former`. If the measurements in `former` were made with `present`, they are used
-    again.
+    again. `place` is the index of the role in `GROUPS`.
     """
     learned, former, role = state.learned, state.former, GROUPS[place]
     back = former if former.configurations[place].is_equally_fast(present) else LearnedProperties()

@@ -87,7 +87,8 @@ def _excluded(
     weights: bool,
     named: Mapping[str, NamedNode],
 ) -> Exclusion:
-    """Return the nodes that new groups exclude: the avoided nodes, and the nodes `named` by `ome move`.
+    """Return the nodes that new groups exclude: the avoided nodes, and the nodes `named` by `ome move`. `wanted` is the
+    desired number of groups by role.
 
     If the groups do not fit without these nodes, new groups may use the named nodes. If these do not suffice, new groups
     may use the avoided nodes, too. The reason is that a node that will be removed is better than a node that may be faulty,

@@ -26,7 +26,7 @@ class Strategy(NamedTuple):
 
     def bounds(self, wanted: Mapping[str, int]) -> Bounds:
         """Return the bounds as numbers of groups by role. If the strategy allows neither surplus nor missing groups of a
-        role, one group may be missing, so that the rollout can proceed.
+        role, one group may be missing, so that the rollout can proceed. `wanted` is the desired number of groups by role.
         """
         if self.name == RECREATE:
             return Bounds({}, wanted, alone=True)
