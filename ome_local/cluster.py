@@ -196,7 +196,9 @@ class Cluster:
         processes.stop_process(self.at, name, number, grace_s)
 
     def restart(self, name: str, number: int = signal.SIGTERM) -> None:
-        """Stop a component, and start it again on the same data and ports."""
+        """Stop a component, and start it again on the same data and ports. `number` is the number of the signal that stops
+        it.
+        """
         self.stop(name, number)
         self.start(name)
 

@@ -130,7 +130,7 @@ def ready_stage(
     delay_s: float, labels: Mapping[str, str] | None = None, *, name: str = "slow-start", weight: int = 1
 ) -> Stage:
     """Return a Stage by which pods with these labels become Ready after `delay_s` seconds, or after the value of their
-    annotation START_DELAY.
+    annotation START_DELAY. Of the Stages that match a pod, those with a `weight` above 0 take precedence.
     """
     stage = _pod(name, [_deleted(False), _started(False)], {"statusTemplate": _READY}, delay_s, labels, weight)
     stage["spec"]["delay"]["durationFrom"] = {"expressionFrom": f'.metadata.annotations["{START_DELAY}"]'}

@@ -60,7 +60,7 @@ def issue(api: KubeApi, at: Layout, request: dict[str, object]) -> None:
 
 def is_due(written: float | None, life_s: float, now: float) -> bool:
     """Return whether a token has reached half its lifetime. `written` is the time when it was written. If there is no token,
-    `written` is None and the result is True.
+    `written` is None and the result is True. `life_s` is this lifetime in seconds.
     """
     return written is None or now >= written + life_s / 2
 

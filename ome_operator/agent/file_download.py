@@ -116,7 +116,8 @@ class FileDownload:
 
     async def _copy_range(self, start: int, end: int, out: BinaryIO, checker: Checker | None) -> None:
         """Copy bytes from the source to the disk. Bytes that were received before an error are kept, because the error does
-        not make them wrong. `checker` is the checker of the head; None for a piece, whose bytes are checked later.
+        not make them wrong. `checker` is the checker of the head; None for a piece, whose bytes are checked later. The bytes
+        are those from position `start` up to, but not including, `end`.
         """
         batch, count, since = bytearray(), start, time.monotonic()
         try:

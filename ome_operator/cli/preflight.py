@@ -109,7 +109,7 @@ async def _check(
     client: "Client", service: str, files: list[Path], namespace: str, roles: set[str], within: int, logs: bool
 ) -> "tuple[PreflightReport, list[str]]":
     """Run the check pods of `_trials`. Return their results, and a sentence for everything that was not checked. If `logs`
-    is true, the logs of the check pods are printed to stderr.
+    is true, the logs of the check pods are printed to stderr. `within` is the time limit of the check in seconds.
     """
     from ome_operator.cli.live.preflight import PreflightRun
     from ome_operator.describe.preflight import report

@@ -86,7 +86,9 @@ def remaining_groups(role: str, slice_: Slice) -> int:
 
 @memoize_by_identity(64, grows=False)
 def ready_groups(role: str, size: int, slice_: Slice) -> frozenset[int]:
-    """Return the numbers of the groups in which every rank has a ready pod of an existing StatefulSet."""
+    """Return the numbers of the groups in which every rank has a ready pod of an existing StatefulSet. `size` is the number
+    of ranks of a group.
+    """
     uids = {child.uid for child in statefulsets(role, slice_)}
     ranks: dict[int, set[int]] = {}
     for pod in pods(role, slice_):
@@ -98,7 +100,7 @@ def ready_groups(role: str, size: int, slice_: Slice) -> frozenset[int]:
 @memoize_by_identity(64, grows=False)
 def on_nodes(role: str, size: int, slice_: Slice, ending: bool = False) -> frozenset[int]:
     """Return the numbers of the groups in which every rank has a pod on a node. If `ending` is true, terminating pods are
-    included.
+    included. `size` is the number of ranks of a group.
 
     The pods need not be ready, because readiness does not matter for placement.
     """

@@ -319,7 +319,8 @@ def _condition(component: str, status: Mapping[str, Any]) -> str:
 
 def _group(number: int, pods: list[Pod], size: int, role: StoredRole | None, notes: GroupNotes) -> GroupView:
     """Return a group. If a rank has two pods, because the old pod is still terminating, the newer pod represents the rank.
-    `role` is the stored role; None if it is not known.
+    `role` is the stored role; None if it is not known. `number` is the number of the group, and `size` the number of its
+    ranks.
     """
     by_rank = {pod.rank: pod for pod in sorted(pods, key=lambda pod: (not pod.deleting, pod.version))}
     ranks = []

@@ -222,7 +222,9 @@ class Client:
         return body
 
     async def request_token(self, namespace: str, account: str, seconds: int) -> Manifest:
-        """Return the status of a TokenRequest, which contains a token of a ServiceAccount and its expiry."""
+        """Return the status of a TokenRequest, which contains a token of a ServiceAccount and its expiry. `seconds` is the
+        requested lifetime of the token.
+        """
         where = path("ServiceAccount", namespace, account, "token")
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": seconds}}
         answer, _ = await self._send("create", "ServiceAccount", where, name=account, body=body)
@@ -335,8 +337,8 @@ def _list_query(limit: int, label_selector: str, field_selector: str) -> dict[st
 
 
 def _decoded(request: str, code: int, raw: bytes, headers: Any, asked: tuple[str, str] = ("", "")) -> Manifest:
-    """Return the body of an answer. Raises KubeError for an answer other than success. `asked` is the plural and the name
-    of the requested object.
+    """Return the body of an answer. Raises KubeError for an answer other than success. `asked` is the plural and the name of
+    the requested object. `code` is the HTTP status.
     """
     try:
         answer = decode_to_depth(raw) if raw else {}

@@ -104,7 +104,7 @@ _BY_CODE: Mapping[int, type[KubeError]] = {
 def from_response(code: int, status: Any, retry_after: str = "", asked: tuple[str, str] = ("", "")) -> KubeError:
     """Return the error for an answer. `status` is its body, a `Status` object or any text; `asked` contains the plural name
     of the kind and the name of the object that the request was about; ("", "") if it was not about a single object.
-    `retry_after` is the header Retry-After; "" if it is missing.
+    `retry_after` is the header Retry-After; "" if it is missing. `code` is the HTTP status.
     """
     fields = status if isinstance(status, dict) else {}
     kind = _BY_CODE.get(code, ServerError if code >= 500 else Invalid)

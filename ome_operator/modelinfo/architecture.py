@@ -270,8 +270,8 @@ def indexing_layers(text: Config, layers: int) -> int:
 
 
 def _attention(text: Config, kind: str, hidden: int, seen: Attention) -> tuple[int, int]:
-    """Return two numbers of parameters of the attention in one layer: outside the output matrix, and
-    in the output matrix.
+    """Return two numbers of parameters of the attention in one layer: outside the output matrix, and in the output matrix.
+    `hidden` is the vector width of the model.
     """
     biased = bool(text.get("attention_bias", kind in _BIASED)) and kind not in _NEVER_BIASED
     if seen.kv_lora_rank:
@@ -300,7 +300,7 @@ def _attention(text: Config, kind: str, hidden: int, seen: Attention) -> tuple[i
 
 def _router(text: Config, kind: str, hidden: int, mixture: Experts) -> int:
     """Return the number of parameters of one layer's router. They include the gate of a shared expert, and the matrices
-    between the vector width of the model and another width of its experts.
+    between the vector width of the model and another width of its experts. `hidden` is the vector width of the model.
     """
     corrected = kind in _CORRECTED or text.get("topk_method") == "noaux_tc" or text.get("use_moe_router_bias")
     gate = hidden if whole_number(text, "shared_expert_intermediate_size") else 0
@@ -320,7 +320,7 @@ def _uncorrected(text: Config, mixture: Experts) -> int:
 
 def _shared_experts(text: Config, kind: str, hidden: int, width: int, mixture: Experts) -> int:
     """Return the number of parameters of one layer's shared experts. `width` is the width of a routed expert; the shared
-    experts of some families have their own.
+    experts of some families have their own. `hidden` is the vector width of the model.
     """
     names = ("shared_expert_intermediate_size", "moe_shared_expert_intermediate_size", "share_expert_dim")
     own = next((size for name in names if (size := whole_number(text, name))), None)

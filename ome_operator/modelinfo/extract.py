@@ -76,7 +76,9 @@ def facts(
 def _read(
     files: Mapping[str, str | bytes], name: str, memory: int, unknown: list[str], take: Callable[[Config], T]
 ) -> T | None:
-    """Return the result of `take` for the JSON object in a file, or None if the file cannot be parsed."""
+    """Return the result of `take` for the JSON object in a file, or None if the file cannot be parsed. `memory` is the
+    maximum number of bytes of memory that the JSON may need.
+    """
     try:
         return parse_untrusted(files[name], "its JSON", memory=memory, extract=lambda value: take(_object(value)))
     except TooLarge as error:

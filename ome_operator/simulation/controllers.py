@@ -42,7 +42,7 @@ def mean_work(trace: Trace, at: float) -> tuple[float, float]:
 
 def needed_groups(trace: Trace, at: float, rate: float, busy: float = 1.0) -> Size:
     """Return the numbers of prefill and decode groups that serve `rate / busy` requests per second within the targets,
-    according to the true service times. `busy` is the planned utilization.
+    according to the true service times. `busy` is the planned utilization. `at` is the time in the trace, in seconds.
     """
     service, answer = mean_work(trace, at)
     longest = max(engines.prefill_seconds(kind.prompt) for kind in trace.kinds(at))

@@ -160,8 +160,8 @@ def _spread(tokens: float, side: Side) -> dict[str, float]:
 
 
 def cost(layout: Layout, load: Load, price: Price | None, per_node: int) -> dict[str, Any] | None:
-    """Return the price in USD per million tokens, or None if no price of the GPU is known or the predicted request rate
-    is 0.
+    """Return the price in USD per million tokens, or None if no price of the GPU is known or the predicted request rate is
+    0. `per_node` is the number of GPUs of a node.
 
     The price of input tokens includes all prefill nodes, and the price of output tokens all decode nodes, including GPUs of
     these nodes that no worker uses. If the same engines do prefill and decode, each of the two prices includes all nodes, as

@@ -85,8 +85,8 @@ def _instead(place: ServingStack, role: Role, stage: str) -> str:
 
 
 def _alternatives(worker: Worker, experts: int) -> Iterator[tuple[str, Worker]]:
-    """Yield workers that could replace a worker on its GPUs, most similar first. Each worker comes with its name in texts
-    of layouts, such as TEP.
+    """Yield workers that could replace a worker on its GPUs, most similar first. Each worker comes with its name in texts of
+    layouts, such as TEP. `experts` is the number of routed experts of the model; 0 if it has none.
     """
     gpus = worker.gpus
     if 1 < gpus <= experts:

@@ -38,7 +38,7 @@ async def of_files(
     client: Client, given: Sequence[Manifest], roles: Collection[str], within: int
 ) -> tuple[list[Trial], list[str]]:
     """Return a trial for all groups of each service in these files, and a sentence for each service whose pods could not
-    start. Raises KubeError if a request fails.
+    start. Raises KubeError if a request fails. `within` is the time limit of the check in seconds.
     """
     spaces = {body["metadata"].get("namespace", "") for body in given if body["kind"] in (SERVICE, *SHORT)} - {""}
     cluster = await _read(client, spaces, given)
@@ -55,7 +55,8 @@ async def of_files(
 
 async def of_service(client: Client, namespace: str, name: str, roles: Collection[str], within: int) -> Trial:
     """Return a trial for one more group of each role of a service. Raises KubeError if a request fails, NotFound if the
-    service does not exist, and QuestionUnanswered if its pods could not start.
+    service does not exist, and QuestionUnanswered if its pods could not start. `within` is the time limit of the check in
+    seconds.
     """
     body = await read_service_object(client, namespace, name)
     kept = await list_all(client, sorted(SURVIVES), namespace, selector(name))
@@ -109,8 +110,8 @@ async def _trial(
     roles: Collection[str],
     within: int,
 ) -> Trial:
-    """Return the check pods of a service. Raises QuestionUnanswered if the service has none of the roles `roles`, if no
-    node can hold the pods, or if an object is missing that they need.
+    """Return the check pods of a service. Raises QuestionUnanswered if the service has none of the roles `roles`, if no node
+    can hold the pods, or if an object is missing that they need. `within` is the time limit of the check in seconds.
     """
     which = resource.ref
     wanted = {name: number for name, number in groups.items() if not roles or name in roles}

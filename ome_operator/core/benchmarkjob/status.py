@@ -189,7 +189,8 @@ def _whole(job: BenchmarkJob, shared: Mapping[str, Any], conditions: list[dict[s
 
 def unreadable_status(status: Mapping[str, Any], generation: int, why: ReasonedMessage, now: datetime) -> dict[str, Any]:
     """Return the status of a BenchmarkJob whose spec is invalid, or for which the operator raised an error. `why` is the
-    reason. Results of a benchmark that ran before the spec was edited stay in the status.
+    reason. Results of a benchmark that ran before the spec was edited stay in the status. `generation` is the generation of
+    the BenchmarkJob.
     """
     shared = {name: status[name] for name in _LASTING if status.get(name) is not None} or {"state": PENDING}
     stored = status.get("conditions") or ()

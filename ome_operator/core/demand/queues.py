@@ -17,7 +17,9 @@ HALVINGS = 12
 
 @lru_cache(maxsize=4096)
 def _blocked(servers: int, load: float) -> float:
-    """Return the share of requests that find all servers busy if requests cannot wait (Erlang B, computed by recurrence)."""
+    """Return the share of requests that find all servers busy if requests cannot wait (Erlang B, computed by recurrence).
+    `load` is the mean number of servers that the requests would occupy if none were refused.
+    """
     share = 1.0
     for number in range(1, servers + 1):
         share = load * share / (number + load * share)

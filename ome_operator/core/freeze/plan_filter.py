@@ -236,7 +236,7 @@ def with_frozen_condition(
     now: datetime,
 ) -> dict[str, Any]:
     """Return the status with the condition Frozen, or without this condition if `hold` is None. `before` is the stored
-    status.
+    status. `generation` is the generation of the object.
     """
     conditions = status.get("conditions") or []
     others = [item for item in conditions if item.get("type") != CONDITION]

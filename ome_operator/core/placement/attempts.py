@@ -136,7 +136,8 @@ def to_place(record: Record | None, seen: SeenGroups) -> Numbers:
 
 def _tried(record: Record, seen: SeenGroups, missing: Numbers, contested: bool, timeout: float, now: datetime) -> Decision:
     """Return the next state while a gang is being placed. A gang without any pod on a node is removed only if other gangs
-    need the nodes (`contested`). `missing` is the number of desired groups by role that are not placed.
+    need the nodes (`contested`). `missing` is the number of desired groups by role that are not placed. `timeout` is the
+    time limit of a placement attempt in seconds.
     """
     told, idle = now.isoformat(timespec="seconds"), not record.since
     if all(count <= record.waiting.get(role, 0) for role, count in missing.items()):

@@ -116,7 +116,8 @@ def _advanced(
     gives_way: bool,
 ) -> Decision:
     """Return the decision about the gangs of the service. Its state includes the priority of the pods and, after a failed
-    placement attempt, the reason why pods could not be created.
+    placement attempt, the reason why pods could not be created. `timeout` is the time limit of a placement attempt in
+    seconds.
     """
     roles = intent.roles(intent.target)
     replaces = any(has_started(other) for name, other in snapshot.slices.items() if name != found.revision)

@@ -33,7 +33,7 @@ class Shares:
 
     def standing_of(self, claim: Claim, now: float, timeout: float) -> Standing:
         """Return the standing of a gang, which contains the wasted times of its namespace and of the gang itself, in units
-        of `UNIT`.
+        of `UNIT`. `timeout` is the time limit of a placement attempt in seconds; 0 for no limit.
         """
         if not self._wasted or not timeout:
             return GOOD

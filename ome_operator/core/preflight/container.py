@@ -62,7 +62,7 @@ def group(service: str, namespace: str, revision: str, component: str, size: int
 def group_data(stem: str, domain: str, size: int, port: int, prefill: str) -> dict[str, Any]:
     """Return the data that a check needs about its group, as `group` does, but from the common prefix (`stem`) of the names
     of the group's pods. `domain` is the DNS name of the headless Service. `prefill` is the prefix of the pod names of the
-    prefill groups that decode ranks contact; "" if there are none.
+    prefill groups that decode ranks contact; "" if there are none. `size` is the number of ranks of the group.
     """
     own = "$(LWS_GROUP_INDEX)"
     out: dict[str, Any] = {"rank": "$(LWS_WORKER_INDEX)", "size": size, "http": port}

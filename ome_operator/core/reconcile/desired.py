@@ -266,7 +266,7 @@ def _engines(snapshot: Snapshot, intent: Intent, revision: str, held: Held) -> l
 
 def _allowed_disruptions(snapshot: Snapshot, policy: ReplicaPolicy, replicas: int) -> int:
     """Return how many pods of a role may be evicted at the same time. The result is 0 if the operator moves groups of the
-    service, because the operator removes such groups itself (decisions 14).
+    service, because the operator removes such groups itself (decisions 14). `replicas` is its number of groups, or routers.
     """
     return 0 if moves_enabled(snapshot) else scaling.allowed_disruptions(policy, replicas)
 

@@ -216,6 +216,7 @@ def with_hold(
     steps: Iterable[str] | None = None,
 ) -> Plan:
     """Return the plan with the condition Frozen in its status. The condition lists the `steps` that are not carried out.
+    `generation` is the generation of the object.
 
     `before` is the stored status. If `hold` is None, the status has no condition Frozen.
     """
@@ -271,7 +272,8 @@ def refuse_spec(
 ) -> Plan:
     """Return the plan for a service that cannot be read (InvalidSpec) or handled (InternalError). The plan only reports the
     reason: under RolledOut if the pods of the service serve (`serves`), otherwise under Ready. `reason` and `why` are the
-    reason and the message of the condition, and `before` is the stored status.
+    reason and the message of the condition, and `before` is the stored status. `generation` is the generation of the
+    service.
     """
     old = before.get("conditions")
     stored = [one for one in old if isinstance(one, dict)] if isinstance(old, list) else []

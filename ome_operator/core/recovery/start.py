@@ -122,7 +122,9 @@ def _of_pod(name: str, pod: Pod) -> float | None:
 
 
 def _slowest(name: str, found: Iterable[tuple[float | None, int]], size: int) -> dict[str, Any] | None:
-    """Return the part of a start with the duration of its slowest rank; None if the duration is unknown for every rank."""
+    """Return the part of a start with the duration of its slowest rank; None if the duration is unknown for every rank.
+    `size` is the number of ranks of the group.
+    """
     known = [(seconds, -rank) for seconds, rank in found if seconds is not None]
     if not known:
         return None

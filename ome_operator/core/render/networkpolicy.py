@@ -31,6 +31,7 @@ def policies(
 def _policy(owner: meta.Owner, component: str, port: int, front: bool, operator: str, answered: bool) -> Manifest:
     """Return the policy of one component. It restricts ingress only; egress of the pods stays unrestricted. `front` states
     whether the URL of the service leads to the component, and `answered` whether the registries of routers answer requests.
+    `port` is the port at which the component serves HTTP.
     """
     allowed: list[Manifest] = [{"from": [{"podSelector": {"matchLabels": meta.labels(owner.name)}}]}]
     if front or component == keys.ROUTER:

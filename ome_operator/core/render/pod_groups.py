@@ -53,7 +53,8 @@ def kind(leader: Manifest, worker: Manifest | None) -> str:
 
 
 def with_pod_group(metadata: Manifest, name: str, size: int) -> Manifest:
-    """Return the metadata of a pod template with the name of its Kueue pod group and the number of pods of the group.
+    """Return the metadata of a pod template with the name of its Kueue pod group and the number of pods of the group. `size`
+    is this number.
 
     The annotation `kueue.x-k8s.io/pod-suspending-parent` is set, too. Without it, Kueue adds a finalizer, which keeps a pod
     that has ended until its replacement exists. A StatefulSet gives the replacement the same name, so the replacement could

@@ -16,7 +16,8 @@ PERCENT = 80
 
 @memoize_by_identity(4096)
 def budget(owner: meta.Owner, component: str, revision: str, allowed: int) -> Manifest:
-    """Return the disruption budget for all pods of one role of one revision.
+    """Return the disruption budget for all pods of one role of one revision. `allowed` is the number of pods that may be
+    missing at the same time.
 
     Budgets must not overlap, because a pod with two budgets cannot be evicted at all (decisions 14).
     """
