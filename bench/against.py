@@ -31,7 +31,8 @@ AIMS = {
     "memory at rest in MiB, 20,020 pods": 0.7,
 }
 """Name of a figure -> the largest permitted ratio of its value in this checkout to its value in the other commit. The
-figure in multiples of the floor is not compared with the other commit: its own value must not exceed the number.
+figure in multiples of the floor is an exception: the number here limits its value in this checkout, whatever the other
+commit has.
 """
 ITSELF = "multiples of the floor"
 Figures = dict[str, float]

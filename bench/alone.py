@@ -119,8 +119,8 @@ def _pod(template: Manifest, owner: Manifest, ordinal: int) -> Manifest:
 
 
 def per_call(call: Callable[[], Plan], calls: int) -> float:
-    """Return the median duration of a call over several series, in microseconds. As in the operator, old objects are not
-    garbage collected meanwhile.
+    """Return the median duration of a call over several series, in microseconds. As in the operator, the garbage collector
+    does not examine old objects during the calls.
     """
     series = []
     gc.collect()

@@ -9,13 +9,13 @@ from bench.rows import Row
 EXPONENT, STALL_S, LABELS_S, REST_MIB, SCRAPE_MS = 1.1, 0.25, 5.0, 600, 100.0
 GROWN, START_TIMES = 1.1, 1.5
 EDIT_S, EDIT_TIMES = 1.0, 2.0
-"""Aims for the time until the operator has acted on an edit while labels are set. The longer of both applies: EDIT_S
-seconds, or EDIT_TIMES times as long as the bare requests alone take.
+"""Aims for the time until the operator has acted on an edit while labels are set. The longer of two times is permitted:
+EDIT_S seconds, or EDIT_TIMES times as long as the bare requests alone take.
 """
 
 
 def label_rows(found: Labelled) -> Iterator[Row]:
-    """Yield a row for each wave of labels, and for the edits meanwhile."""
+    """Yield a row for each wave of labels, and a row for the edits during each wave."""
     for wave in found.waves:
         yield Row(
             f"labels set {wave.what}: {wave.changes} requests in {wave.seconds:.1f} s",

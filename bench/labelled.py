@@ -1,5 +1,5 @@
-"""Changes labels of many models on many nodes as agents do, on a real API server, and measures the operator's CPU and how
-long an edit of a service waits meanwhile.
+"""Changes labels of many models on many nodes as agents do, on a real API server. Measures the operator's CPU, and how long
+an edit of a service waits during these changes.
 """
 
 import asyncio

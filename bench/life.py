@@ -34,8 +34,10 @@ from ome_operator.settings import Settings
 from ome_operator.watch.informer import Informer
 
 NODES, STEP_S, EVENTS_A_STEP = 20, 0.05, 12
-"""Number of nodes; the interval at which pods and workloads change, and how many change at a time. A ramp of 100 services on
-a real control plane delivers 100 to 250 events per second."""
+"""Three constants: the number of nodes, the interval in seconds between two steps of pods and workloads, and the number of
+pods and workloads that change in a step. A ramp of 100 services on a real control plane delivers 100 to 250 events per
+second.
+"""
 QUIET_STEPS = 20
 """Number of consecutive steps without a request or an event that end the measurement, once all services are Ready."""
 LIMIT_S, LIMIT_PER_SERVICE_S = 60.0, 10.0

@@ -63,7 +63,9 @@ async def floor(scenario: Scenario, repetition: int, lanes: int, extras: Extras)
 async def operator(
     scenario: Scenario, repetition: int, lanes: int, extras: Extras
 ) -> tuple[Ramp, Quiet | None, Restart | None]:
-    """Measure the operator, which creates the objects of the floor from InferenceServices."""
+    """Measure the operator, which creates the objects of the floor from InferenceServices. Return three values: the ramp,
+    the operator at rest, and its restart. Each of the last two is None if `extras` does not request it.
+    """
     async with bed(scenario) as at:
         process = Operator(at)
         await process.start()

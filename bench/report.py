@@ -203,7 +203,9 @@ def _readiness(operators: list[Ramp]) -> Iterator[Row]:
 
 
 def _known(ramp: Ramp) -> bool:
-    """Return whether measurements of OME with the same services exist, to which the result can be compared."""
+    """Return whether published measurements of OME with the same services exist, so that the report can compare this result
+    with them.
+    """
     return ramp.scenario == SINGLE[100].key
 
 

@@ -52,7 +52,9 @@ class Ramp:
 
 @dataclass(frozen=True)
 class Planned:
-    """`ome plan` for Kimi K2 on 16 nodes, and its errors in cross-validation (medians of |predicted / measured - 1|)."""
+    """The duration of `ome plan` for Kimi K2 on 16 nodes, and the errors of the planner in cross-validation (medians of
+    |predicted / measured - 1|).
+    """
 
     seconds: float
     rows: int
@@ -237,8 +239,9 @@ class Fleet:
     rest_mib: float
     """Resident MiB some time after the start, when nothing remains to be done."""
     peak_mib: float
-    """Maximum resident MiB until that time. It includes the memory of the benchmark itself: a page of each list, and its
-    objects about pods."""
+    """Maximum resident MiB from the start until nothing remained to be done. The value includes the memory of the benchmark
+    itself: a page of each list, and its objects about pods.
+    """
     status_bytes: int
     """Bytes of the largest status that was written."""
 
@@ -291,9 +294,9 @@ class Churned:
 
     services: int
     objects: int
-    """Number of objects that the operator created for them, without their pods."""
+    """Number of objects that the operator created for the services, without their pods."""
     pace: float
-    """Services per second."""
+    """Services that were created and deleted per second."""
     rounds_mib: tuple[float, ...]
     """MiB that the operator held after each round."""
     peak_mib: float

@@ -55,7 +55,7 @@ class Options:
     groups."""
     scaled: int = 50
     crowd: tuple[int, int] = (2000, 5000)
-    """Numbers of BaseModels and of waiting services of the tenants next to a quiet tenant."""
+    """Numbers of BaseModels and of waiting services that the other tenants have while a quiet tenant is measured."""
     churned: int = churn.SHAPE.services
     """Number of services that are created and deleted."""
     labelled: tuple[int, int, int] = (300, 207, 20)
@@ -67,7 +67,7 @@ class Options:
     routers: tuple[int, float] = (1000, 60.0)
     """Number of routers whose summaries are requested, and seconds of the measurement."""
     prefetched: tuple[int, float] = (4 * 2**30, 20.0)
-    """Bytes of the weights that are read into the page cache, and seconds of the image pull meanwhile."""
+    """Bytes of the weights that are read into the page cache, and seconds of the image pull during which they are read."""
     steps: int = fleet.STEPS
     """Number of sizes of each dimension of a fleet."""
 

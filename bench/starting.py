@@ -68,7 +68,7 @@ def _like(node: Manifest, number: int) -> Manifest:
 
 
 async def _caught_up(at: Bed) -> None:
-    """Wait until the API server answers lists again. It refuses them while its caches are behind its storage."""
+    """Wait until the API server answers lists again. It refuses lists while its caches are behind its storage."""
     until = time.monotonic() + WITHIN_S
     while True:
         try:
