@@ -98,7 +98,7 @@ class Node:
         )
 
     def delete(self, kind: str, name: str, namespace: str = "") -> None:
-        """Delete the model."""
+        """Delete the model from what the agent's watch reports."""
         self.agent.handle_deletion(kind, {"metadata": {"name": name, "uid": self._uids.pop((namespace, name))}})
 
     def reported_model(self, name: str) -> dict[str, Any]:
@@ -171,8 +171,8 @@ BIG = "model-00001-of-00002.safetensors"
 
 
 async def settled(agent: Agent, done: Callable[[], bool], state: Callable[[], object] = lambda: None) -> None:
-    """Run an agent that has seen every model until the condition holds. Fail if `state` has the same value for 90 s: how
-    long the agent takes in total depends on what else the machine does.
+    """Run an agent that has seen every model, until `done` returns True. Fail if the value of `state` has not changed for
+    90 s. There is no limit for the total time, because it depends on the other load on the machine.
     """
     complete = asyncio.Event()
     complete.set()

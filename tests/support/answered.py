@@ -15,7 +15,9 @@ from tests.support.bodies import Cluster
 
 
 def answered(cluster: Cluster, words: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Return what a command prints (stdout), and the message with which it ends. Routers answer from `cluster.summaries`."""
+    """Run a command of `ome` with the arguments `words`. Return its stdout, followed by the error message with which it
+    ended, if any. Routers answer from `cluster.summaries`.
+    """
     api = cluster.api()
     api.connection = SimpleNamespace(namespace="chat", context="c", server="s")  # type: ignore[assignment]
 

@@ -132,5 +132,7 @@ class FailingCluster:
 
 
 def node(name: str, *faults: tuple[str, str], **facts: Any) -> Node:
-    """Return a node with eight GPUs."""
+    """Return a node with eight GPUs. `faults` are faults of the node (see Node), and `facts` are values of its other
+    fields.
+    """
     return Node(name, 1, {}, True, 8, **{"uid": f"uid-{name}", "faults": faults, **facts})

@@ -80,7 +80,7 @@ class Cluster:
         return PodReaders(self.read, self.page)
 
     def seen(self) -> ClusterState:
-        """Return the board from which the pages of `ome ui` are made, as it is computed from the cluster's objects."""
+        """Return the ClusterState from which `ome ui` makes its pages, as it is computed from the cluster's objects."""
         read = {kind: (bodies, "") for kind, bodies in self.objects.items()}
         return board(NOW, "", self.objects["InferenceService"], read)
 
@@ -91,7 +91,9 @@ class Cluster:
 
 
 class Namespaced(FakeApi):
-    """A fake API whose lists are limited to their namespace."""
+    """A fake API client that passes the namespace of each list request to the configured answer, so that a list can be
+    limited to its namespace.
+    """
 
     async def list_objects(
         self, kind: str, namespace: str = "", *, label_selector: str = "", field_selector: str = "", limit: int = 0
@@ -104,12 +106,14 @@ class Namespaced(FakeApi):
 
 
 def ago(**time: float) -> str:
-    """Return a time in the past, in RFC 3339."""
+    """Return the time NOW minus `time`, in RFC 3339. `time` are arguments of timedelta, such as `minutes=5`."""
     return (NOW - timedelta(**time)).isoformat()
 
 
 def child(live: Live, uid: str, **since: float) -> Manifest:
-    """Return an object of a service."""
+    """Return an object of the simulated cluster as an API server returns it: with the service of the UID `uid` as its
+    owner, and created the time `since` ago (see `ago`; three days if it is not given).
+    """
     metadata = {**live.manifest["metadata"], "uid": f"{uid}.{live.uid}", "resourceVersion": str(live.version)}
     metadata["ownerReferences"] = [{"kind": "InferenceService", "uid": uid, "controller": True, "name": "x"}]
     metadata["creationTimestamp"] = ago(**since or {"days": 3})
@@ -117,7 +121,9 @@ def child(live: Live, uid: str, **since: float) -> Manifest:
 
 
 def pod(facts: Pod) -> Manifest:
-    """Return a pod in this state. `reason` determines its status."""
+    """Return the pod with these facts as an API server returns it. The conditions and the states of its containers follow
+    from `facts`: for example, `facts.reason` "CrashLoopBackOff" gives a container that waits for its restart.
+    """
     router = facts.component == keys.ROUTER
     labels = {
         keys.MANAGED_BY: keys.MANAGER,
@@ -164,7 +170,9 @@ def _status(facts: Pod, box: str) -> Manifest:
 
 
 def service(world: World, pods: Iterable[Pod], name: str, namespace: str, **metadata: Any) -> Manifest:
-    """Return the service with the status that the operator writes for these pods."""
+    """Return the service of `world` as an API server returns it, with the status that the operator writes if the service
+    has these pods. `metadata` are fields of the service's metadata.
+    """
     found = world.service
     said = sync(found, world.deps, replace(world.observed(), pods=tuple(pods)), world.now).status
     body: Manifest = {
@@ -188,7 +196,7 @@ def service(world: World, pods: Iterable[Pod], name: str, namespace: str, **meta
 
 
 def node(name: str, *, gpus: int = 8, ready: bool = True, cordoned: bool = False) -> Manifest:
-    """Return a node with GPUs."""
+    """Return a node with this number of GPUs. If `ready` is false, its condition Ready is Unknown."""
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -212,13 +220,15 @@ def record(name: str, *models: Manifest) -> Manifest:
 
 
 def held(model: str, state: str = "Ready", part: float = 1.0, **more: Any) -> Manifest:
-    """Return the entry of one model in the NodeModels object of a node."""
+    """Return the entry of one model in the NodeModels object of a node. `part` is the share of the model's bytes that the
+    node already has, and `more` are further fields of the entry.
+    """
     found = {"kind": "ClusterBaseModel", "name": model, "uri": f"hf://x/{model}", "revision": "abc", "state": state}
     return {**found, "bytes": int(BYTES * part), "total": BYTES, **more}
 
 
 def event(of: Manifest, reason: str, message: str, type_: str = "Warning", **since: float) -> Manifest:
-    """Return an event about an object."""
+    """Return an event about the object `of`. `since` is how long ago the event happened, as arguments of `ago`."""
     metadata = of["metadata"]
     about = {"kind": of["kind"], "name": metadata["name"], "namespace": metadata["namespace"], "uid": metadata["uid"]}
     return {

@@ -77,7 +77,7 @@ class Pod:
         }
 
     def compile(self, **files: bytes) -> "Pod":
-        """Write files as an engine does while it starts."""
+        """Write files into the engine's cache, as an engine does while it starts. `__` in a name stands for a slash."""
         for name, content in files.items():
             path = self.volume / "cache" / name.replace("__", "/")
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -91,11 +91,15 @@ class Pod:
         return {str(path.relative_to(top)): path.read_bytes() for path in top.rglob("*") if path.is_file()}
 
     async def load(self, attempts: int = 3) -> str:
-        """Run the init container, and return what it prints."""
+        """Run the program of the init container, which asks the agent up to `attempts` times, and return what the program
+        prints.
+        """
         return await asyncio.to_thread(pod.repeated, pod.load, self.config, attempts, 0.01)
 
     async def seal(self, attempts: int = 3) -> str:
-        """Run the sidecar from the time at which the engine serves, and return what it prints."""
+        """Run the program of the sidecar from the time at which the engine serves, and return what the program prints. The
+        program asks the agent up to `attempts` times.
+        """
         return await asyncio.to_thread(pod.repeated, pod.seal, self.config, attempts, 0.01)
 
     async def ask(self, text: bytes) -> dict[str, Any]:
@@ -111,7 +115,7 @@ class Pod:
 
 @asynccontextmanager
 async def serving(folder: Path, budget: int = BUDGET) -> AsyncIterator[Node]:
-    """Yield a node whose agent runs."""
+    """Yield a node whose agent runs. `budget` is the number of bytes that the agent may keep in caches."""
     node = Node(folder, budget)
     try:
         yield node

@@ -1,7 +1,11 @@
-"""Simulated services for the pages of `ome ui`, some of them with faults.
+"""Simulated services for the pages of `ome ui`, some of them with faults:
 
-They are Kimi K2 on 16 nodes with a rank that crashes, a rollout in progress, a service that waits for capacity, a service
-whose image is missing, a frozen service, and a service with texts of hostile users.
+* Kimi K2 on 16 nodes, with a rank that crashes
+* a service with a rollout in progress
+* a service that waits for capacity
+* a service whose image is missing
+* a frozen service
+* a service with texts of hostile users
 """
 
 from collections.abc import Callable, Iterator
@@ -46,7 +50,8 @@ Change = Callable[[Pod], Pod]
 def put(
     cluster: Cluster, world: World, nodes: Iterator[str], change: Change = lambda facts: facts, **metadata: Any
 ) -> Manifest:
-    """Copy the service of a world with its objects and pods into the cluster, with the engine pods on these nodes. Return
+    """Copy the service of a world with its objects and pods into the cluster. The engine pods get the nodes `nodes` in
+    their order. `change` is applied to the facts of each pod, and `metadata` are fields of the service's metadata. Return
     the body of the service.
     """
     name, namespace = world.service.name, world.service.namespace

@@ -29,12 +29,15 @@ CAPACITY = 4.0
 PROMPT, ANSWER = 1000.0, 75.0
 """Tokens of a prompt and of an answer."""
 FIRST_REQUEST, MORE_REQUESTS, MOST_REQUESTS = 0.01, 0.002, 40.0
-"""Seconds between two tokens of a decode group without requests, seconds that each request adds, and the largest number of
-requests of a group."""
+"""Three constants of a decode group: the seconds between two tokens without requests, the seconds that each request adds to
+this time, and the largest number of requests of a group.
+"""
 WINDOW = arrivals.WINDOW / hasty_operator.FASTER
 """Seconds over which rates in the summary are averaged, as the operator of these tests assumes."""
 CALM, BURST = 0.5, 8.0
-"""Requests per second for which one group of each role is enough, and for which more are necessary."""
+"""Two request rates per second: CALM, for which one group of each role is enough, and BURST, for which more groups are
+needed.
+"""
 SERVICE = "svc"
 GRACE = 10
 """Termination grace period of the groups, in seconds. A leader with requests is drained for at most this time."""
@@ -115,12 +118,16 @@ class Load:
             del marks[0]
 
     def rate(self, name: str) -> float:
-        """Return the requests per second."""
+        """Return the requests per second that were counted under this name during the last WINDOW seconds; 0 if nothing was
+        counted.
+        """
         (begin, first), (end, last) = self._counted[name][0], self._counted[name][-1]
         return (last - first) / (end - begin) if end > begin else 0.0
 
     def rates(self, prefill: Sequence[str], decode: Sequence[str]) -> dict[str, heard.Rates]:
-        """Return the rates and numbers of each leader, by its UID."""
+        """Return what the summary reports about each leader, by the leader's UID: the rates of its requests and tokens, and
+        the numbers of its running and waiting requests.
+        """
         found = dict[str, heard.Rates]()
         for uid in (*prefill, *decode):
             each = self.rate(uid)
@@ -224,22 +231,22 @@ class Followed:
         self.edit(scalingPolicy={"demand": demand})
 
     def scale(self, component: str = "decoder") -> Manifest:
-        """Return the RoleScale of a component; {} if there is none."""
+        """Return the RoleScale of a component; {} if the component has none."""
         return self.rig.get("RoleScale", self.namespace, f"{SERVICE}-{component}") or {}
 
     def by_hand(self, number: int, component: str = "decoder") -> None:
-        """Write the RoleScale of a component as a person does."""
+        """Set the replicas of a component with `kubectl scale` on its RoleScale, as a person does."""
         words = ("rolescale", f"{SERVICE}-{component}", "-n", self.namespace, f"--replicas={number}")
         self.rig.cluster.kubectl("scale", *words)
 
     def ome(self, *words: str) -> str:
-        """Run a command against the cluster, and return its output; it must succeed."""
+        """Run an `ome` command against the cluster, and return its output. Fail if the command does not succeed."""
         done = CliRunner().invoke(app, [*words, "--kubeconfig", str(self.rig.cluster.kubeconfig)])
         assert done.exit_code == 0, (done.output, done.exception)
         return done.output
 
     def shown(self, *words: str) -> str:
-        """Return the output of `ome scale` for the service."""
+        """Run `ome scale` with these arguments for the service, and return its output."""
         return self.ome("scale", SERVICE, *words, "-n", self.namespace)
 
     def json(self) -> Manifest:

@@ -28,9 +28,13 @@ KNOWN = LearnedProperties(
 """The speeds that the operator has measured before a test: a prefill group serves 100 prompts of 1,000 tokens per second,
 and the time between tokens of a decode group with 110 requests is 40 ms."""
 UNSTEADY = {"running_now": 0}
-"""Fields of a sample that shows nothing about the speed of decode, because its load changes."""
+"""Fields of a sample from which the operator learns nothing about the speed of decode, because the load changes during the
+sample.
+"""
 QUIET, BUSY = 1.0, 28.0
-"""Requests per second for which one group of each role is enough, and for which two decode groups are needed."""
+"""Two request rates per second: QUIET, for which one group of each role is enough, and BUSY, for which two decode groups
+are needed.
+"""
 
 
 def spec(mode: str = "", role: Mapping[str, Any] | None = None, **demand: Any) -> dict[str, Any]:
@@ -80,8 +84,8 @@ class Demanded(World):
         self.task = None
 
     def decide(self, seconds: float = 10.0) -> None:
-        """Let the autoscaler decide every ten seconds, for `seconds` seconds in all. Meanwhile, `self.rate` requests arrive
-        per second; if it is None, the numbers are unknown.
+        """Let the autoscaler decide every ten seconds, for `seconds` seconds in all. During this time `self.rate` requests
+        arrive per second. If `self.rate` is None, no router reports any numbers.
         """
         for _ in range(round(seconds / 10)):
             now = round(self.now.timestamp())
@@ -125,7 +129,7 @@ class Demanded(World):
         return len(self.living_pods("decoder"))
 
     def write_scale(self, replicas: int) -> None:
-        """Write a number into the RoleScale, as a user does."""
+        """Set the replicas of the RoleScale, as a user does."""
         scale = self.children["RoleScale", "svc-decoder"]
         scale.manifest = {**scale.manifest, "spec": {"replicas": replicas}}
         scale.generation += 1
@@ -133,7 +137,7 @@ class Demanded(World):
         self.task = None
 
     def wake(self, replicas: int) -> None:
-        """Write the RoleScale as `ome wake` does."""
+        """Set the replicas of the RoleScale, as `ome wake` does."""
         scale = self.children["RoleScale", "svc-decoder"]
         scale.woken_by(zero.written_by_wake(scale.generation, scale.manifest["spec"]["replicas"], replicas))
         self.settle()

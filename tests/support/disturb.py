@@ -78,7 +78,9 @@ class _Killer:
 
 
 def kills(field: Field, chance: random.Random, of_a_step: int) -> Disturb:
-    """The operator is killed before or after one of its writes, or at any of its requests, and is restarted at once."""
+    """Return a disturbance that kills the operator before or after one of its writes, or at any of its requests, and
+    restarts it at once. `of_a_step` is the largest number of kills in a step.
+    """
 
     @contextmanager
     def disturb(number: int, life: ScenarioRun) -> Iterator[None]:
@@ -90,8 +92,8 @@ def kills(field: Field, chance: random.Random, of_a_step: int) -> Disturb:
 
 
 def errors(field: Field, chance: random.Random, of_a_step: int) -> Disturb:
-    """A share of the requests fails: with 404, a conflict, 429 or 5xx, or without a response although the request was
-    carried out.
+    """Return a disturbance that lets a share of the requests fail: with 404, with a conflict, with 429 or 5xx, or without a
+    response although the request was carried out. `of_a_step` is the largest number of faults of a step.
     """
 
     @contextmanager
@@ -113,7 +115,9 @@ def errors(field: Field, chance: random.Random, of_a_step: int) -> Disturb:
 
 
 def watches(field: Field, chance: random.Random, of_a_step: int) -> Disturb:
-    """Watches are cut, expire, are delayed, or lose events."""
+    """Return a disturbance in which watches are cut, expire, are delayed, or lose events. `of_a_step` is the number of
+    faults of a step.
+    """
     ways: tuple[Callable[[], None], ...] = (
         field.proxy.cut,
         field.proxy.expire,
@@ -225,8 +229,9 @@ def frozen(field: Field, chance: random.Random) -> Disturb:
 
 
 def strangers(field: Field, chance: random.Random, of_a_step: int) -> Disturb:
-    """Another user edits objects that the operator manages, or deletes them while their pods stay. Services that have
-    another fault in the same step are left out.
+    """Return a disturbance in which another user edits objects that the operator manages, or deletes them while their pods
+    stay. Services that have another fault in the same step are left out. `of_a_step` is the number of such changes in a
+    step.
     """
 
     def meddle(life: ScenarioRun) -> None:

@@ -29,8 +29,8 @@ BIG = 12
 
 
 def runtimes() -> list[Manifest]:
-    """Return runtimes whose groups have one, two and many pods, each of which needs a whole node, and a runtime whose groups
-    have a pod that needs half of a node.
+    """Return two kinds of runtimes. The groups of the first kind have one, two or many pods, each of which needs a whole
+    node. The groups of the second kind have one pod, which needs half of a node.
     """
     whole = [yamls.runtime(f"moves-{size}", size=size, gpus=8, decoder=True) for size in (1, 2, BIG)]
     return [*whole, yamls.runtime("moves-half", gpus=4)]
@@ -73,13 +73,17 @@ def movable(namespace: str, on: str, size: int, moves: Mapping[str, object], **c
 
 
 def pods_of(rig: Rig, namespace: str, component: str, number: int | None = None) -> list[Manifest]:
-    """Return the pods of a role, or of one of its groups, that are not being deleted."""
+    """Return the pods of a role that are not being deleted. If `number` is given, return only those of the group with this
+    number.
+    """
     wanted = f"component={component}" if number is None else f"component={component},{keys.GROUP_INDEX}={number}"
     return [pod for pod in rig.all("Pod", namespace, wanted) if "deletionTimestamp" not in pod["metadata"]]
 
 
 def nodes_of(rig: Rig, namespace: str, component: str, number: int | None = None) -> list[str]:
-    """Return the nodes of a role, or of one of its groups; the node of the leader first."""
+    """Return the nodes of the pods of a role, or, if `number` is given, of the group with this number. The node of the
+    leader comes first.
+    """
     found = sorted(pods_of(rig, namespace, component, number), key=lambda pod: str(pod["metadata"]["name"]))
     return [pod["spec"]["nodeName"] for pod in found if pod["spec"].get("nodeName")]
 
@@ -156,7 +160,7 @@ class Eviction(NamedTuple):
 
 
 def evictions(rig: Rig, namespace: str, since: int) -> list[Eviction]:
-    """Return the evictions of pods of a namespace since a mark of the audit log."""
+    """Return the evictions of pods of a namespace since the position `since` of the audit log."""
     found = (one for one in rig.cluster.audit(since) if one.subresource == "eviction" and one.namespace == namespace)
     return [Eviction(one.name, one.code) for one in found]
 
@@ -262,7 +266,9 @@ def watched(cluster: Cluster, sizes: Mapping[str, int]) -> Iterator[GroupWatch]:
 
 
 def ome(rig: Rig, *words: str) -> str:
-    """Return the output of a command that runs in a separate process, because several threads run commands."""
+    """Run an `ome` command, and return its stdout and stderr. The command runs in a separate process, because several
+    threads run commands at the same time.
+    """
     argv = [sys.executable, "-m", "ome_operator", *words, "--kubeconfig", str(rig.cluster.kubeconfig)]
     done = subprocess.run(argv, capture_output=True, text=True, check=False, cwd=ROOT, env=os.environ, timeout=120)
     assert "Traceback" not in done.stderr, done.stderr
@@ -270,6 +276,8 @@ def ome(rig: Rig, *words: str) -> str:
 
 
 def line(name: str, least: Mapping[str, str], seconds: float, denied: int) -> str:
-    """Return a row of the table of drains."""
+    """Return a row of the table of drains. `least` maps a role to the smallest number of its groups that served during the
+    drain, `seconds` is the duration of the drain, and `denied` the number of evictions that were denied.
+    """
     told = ", ".join(f"{role} {count}" for role, count in least.items())
     return f"{name:<32}{told:<48}{seconds:>4.0f} s{denied:>6} evictions denied"

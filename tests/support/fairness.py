@@ -45,7 +45,7 @@ class Gang:
     size: int
     comes: float = 0.0
     lives: float = 1e9
-    """Seconds for which it serves before its user deletes it."""
+    """Seconds for which the service serves before its user deletes it."""
     stuck: int = 0
     """Number of pods that the scheduler never binds, because of a volume."""
     on_demand: bool = False
@@ -82,8 +82,8 @@ class Gang:
         return SeenGroups({"engine": 1}, {"engine": whole}, {"engine": served}, half=self.bound > 0 and not whole)
 
     def claim(self, failed: bool, now: datetime) -> Claim | None:
-        """Return the claim of the service on nodes; None before its first reconciliation, and when all of its pods are on
-        nodes.
+        """Return the claim of the service on nodes. It is None before the first reconciliation of the service, and while
+        all of its pods are on nodes. `failed` is whether an attempt to place the pods failed in this reconciliation.
         """
         if self.record is None or self.bound == self.size:
             return None

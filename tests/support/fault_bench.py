@@ -109,15 +109,17 @@ class Field:
         self.proxy.stop()
 
     def _start(self, process: str, *words: str, kubeconfig: Path | None = None) -> int:
-        """Start an operator, and return the port of its probes."""
+        """Start an operator, and return the port of its probes. If `kubeconfig` is None, the operator uses the one of the
+        rig.
+        """
         env = {CHILD: str(self._child(process)), CLOCK: str(self._clock)}
         self.rig.start(process, *words, program="tests.support.restarting_operator", kubeconfig=kubeconfig, env=env)
         return self.rig.port
 
     @contextmanager
     def second(self, *words: str) -> Iterator[Callable[[], str]]:
-        """Run a second operator with these arguments, not behind the proxy. Yields a function that returns the state that it
-        reports.
+        """Run a second operator with these arguments, not behind the proxy. Yields a function that returns the state which
+        the second operator reports.
         """
         port = self._start("second", *words)
         try:
@@ -205,8 +207,8 @@ class Field:
         return since
 
     def _wait_right(self, life: ScenarioRun, number: int, poke: Poke | None, begun: int) -> float:
-        """Wait until the state is correct after a step, and return when that was. Meanwhile, `poke` is called repeatedly
-        with the number of writes since the start of the step; `begun` is the number of writes before the step.
+        """Wait until the state is correct after a step, and return when that was. During the wait, `poke` is called
+        repeatedly with the number of writes since the start of the step; `begun` is the number of writes before the step.
         """
         while True:
             struck = self._struck

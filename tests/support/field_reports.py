@@ -55,7 +55,9 @@ class Row(NamedTuple):
     tests: tuple[str, ...]
     """IDs of pytest, without parameters."""
     covers: tuple[str, ...] = ()
-    """Other reports of the same kind: R, W or G and the number of a report, or P and the number of a report about models."""
+    """IDs of other reports of the same kind of fault: R, W or G and the number of the report. Reports about models have a P
+    and their number.
+    """
 
     @property
     def open(self) -> bool:

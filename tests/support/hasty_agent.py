@@ -1,5 +1,6 @@
-"""The agent as a program that writes its record every three seconds, because a test cannot wait half a minute until the
-agent learns from the answer what the operator tells it. Nothing else differs.
+"""The agent as a program that writes its NodeModels object every three seconds instead of every half minute. The agent
+learns what the operator tells it from the response to such a write, and a test cannot wait that long. Nothing else differs
+from the shipped agent.
 """
 
 from ome_operator.__main__ import main

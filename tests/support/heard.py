@@ -19,8 +19,8 @@ from tests.support.bodies import Cluster
 
 WINDOW = 50.0
 Rates = Mapping[str, float]
-"""Name -> number, the same for each leader: requests, promptTokens and outputTokens per second; running and waiting
-requests.
+"""Name -> value that the summary reports about a leader. `requests`, `promptTokens` and `outputTokens` are rates per
+second; `running` and `waiting` are numbers of requests.
 """
 BUSY: Rates = {"requests": 2.0, "promptTokens": 800.0, "outputTokens": 300.0, "running": 7.0, "waiting": 1.0}
 
@@ -34,8 +34,9 @@ def summary(
     in_flight: int = 3,
     leaders_rates: Mapping[str, Rates] = MappingProxyType({}),
 ) -> str:
-    """Return the summary of a router whose leaders all have these numbers. `leaders_rates` maps the UID of a leader to
-    numbers of its own.
+    """Return the summary of a router whose leaders all report `rates`. `arrivals` is the rate of requests per second that
+    arrive at the router, and `in_flight` the number of its unfinished requests. `leaders_rates` maps the UID of a leader to
+    rates of its own.
     """
     pods = [from_api.pod(body) for body in cluster.objects["Pod"]]
     mine = (router.namespace, router.service, router.revision)

@@ -110,7 +110,7 @@ def requests_fail() -> Story:
 
 
 def watches_lag() -> Story:
-    """Reconciliations see the pods as they were up to three steps ago. Meanwhile a rank is lost."""
+    """Reconciliations see the pods as they were up to three steps ago, and a rank is lost in this time."""
     story = settled()
     story.world.lag = 3
     story.world.lose(story.leader())
@@ -176,7 +176,9 @@ LABELS = {"models.ome.io/clusterbasemodel.tiny": "Ready"}
 
 
 def _on_nodes() -> tuple[Story, LivePod, dict[str, Node]]:
-    """Return a service whose pods are all on nodes, a leader of it, and the nodes."""
+    """Return three values: the story of a service whose pods are all on nodes, the pod of one of its leaders, and all nodes
+    by name.
+    """
     story = settled()
     for number, pod in enumerate(story.world.pods.values()):
         pod.node = f"node-{number}"
@@ -187,7 +189,7 @@ def _on_nodes() -> tuple[Story, LivePod, dict[str, Node]]:
 
 
 def node_lost() -> Story:
-    """The node of a leader stops reporting, and its pod is marked for deletion."""
+    """The node of a leader stops reporting, and the leader's pod is marked for deletion."""
     story, lost, nodes = _on_nodes()
     silent = Node(lost.node, 2, LABELS, False, 8, alive=False)
     story.world.edit(deps=replace(story.world.deps, nodes={**nodes, lost.node: silent}))
@@ -216,7 +218,7 @@ def node_tainted() -> Story:
 
 
 def node_deleted() -> Story:
-    """A Node is deleted, and its pod at once, because the machine no longer exists."""
+    """A Node is deleted because its machine no longer exists, and so the pod on the node is deleted at once."""
     story, lost, nodes = _on_nodes()
     story.world.edit(deps=replace(story.world.deps, nodes={name: nodes[name] for name in nodes if name != lost.node}))
     del story.world.pods[lost.name]

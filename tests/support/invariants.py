@@ -71,7 +71,7 @@ def a_service_that_is_held_is_only_told_of(service: InferenceService, deps: Deps
 
 def a_change_meets_the_object_that_is_meant(key: Key, live: Live | None, uid: str) -> None:
     """Every change names the UID of its object, and an object with this UID exists. A change without a UID creates an
-    object.
+    object. `live` is the stored object; None if there is none.
     """
     if uid:
         assert live is not None, f"{key} was to be changed but does not exist"
@@ -139,8 +139,8 @@ def a_leader_that_routers_know_is_drained_before_it_stops(
 def leaders_go_before_their_workers(pods: Iterable[LivePod], live: Live, roles: Collection[str] = ()) -> None:
     """The StatefulSet of a group's workers is deleted after the leader of this group is gone (decisions 9).
 
-    If gangs release their nodes (docs/placement.md), a group is deleted at once if it cannot serve, because its leader is
-    not ready, or because another of the `roles` of its slice has no ready leader.
+    There is an exception if gangs release their nodes (docs/placement.md): a group that cannot serve is deleted at once. A
+    group cannot serve if its leader is not ready, or if another of the `roles` of its slice has no ready leader.
     """
     if live.key[0] != "StatefulSet" or _leads(live):
         return

@@ -43,7 +43,9 @@ class Live:
         return dict(self.manifest["metadata"].get("labels") or {})
 
     def woken_by(self, change: Manifest) -> None:
-        """Change the annotations and the spec of the RoleScale, as the operator does when a request arrives."""
+        """Set the annotations and the spec of the RoleScale to those of `change`, as the operator does when a request
+        arrives.
+        """
         changes = change["spec"] != self.manifest["spec"]
         metadata = {**self.manifest["metadata"], "annotations": change["metadata"]["annotations"]}
         self.manifest = {**self.manifest, "metadata": metadata, "spec": change["spec"]}
@@ -96,9 +98,9 @@ class LivePod:
     notes: dict[str, str] = field(default_factory=dict)
     """Annotations that were written while the pod was running."""
     node: str = ""
-    """Name of its node, only in tests that schedule pods."""
+    """Name of the node that the pod is bound to; "" if the test does not schedule pods, or if the pod is pending."""
     scheduled: bool = False
-    """Whether the test schedules pods: the containers of a pod without a node do not run."""
+    """Whether the test schedules pods. If so, the containers of a pod run only after it has a node."""
 
     @property
     def group(self) -> int:

@@ -61,7 +61,7 @@ def pod(cluster: Cluster, name: str) -> dict[str, Any] | None:
 
 
 def asked(url: str, body: bytes, context: ssl.SSLContext | None = None) -> str:
-    """Send a POST request to etcd, and return the body of the response; "" if etcd does not answer, or denies it."""
+    """Send a POST request to etcd, and return the body of the response; "" if etcd does not answer or refuses."""
     handlers = [urllib.request.ProxyHandler({}), *([urllib.request.HTTPSHandler(context=context)] if context else [])]
     try:
         with urllib.request.build_opener(*handlers).open(urllib.request.Request(url, body), timeout=5) as answer:
@@ -71,8 +71,8 @@ def asked(url: str, body: bytes, context: ssl.SSLContext | None = None) -> str:
 
 
 def trusting(file: Path | None = None) -> ssl.SSLContext:
-    """Return a TLS context that accepts any server. It presents the certificate in FILE.crt and FILE.key, or none if `file`
-    is None.
+    """Return a TLS context that accepts any server. If `file` is given, the client presents the certificate in `<file>.crt`
+    with the key in `<file>.key`; otherwise it presents none.
     """
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE

@@ -25,7 +25,9 @@ def status(node: str = "", state: Manifest | None = None, **more: Any) -> Manife
 
 
 def ended(node: str, *findings: Any, message: str | None = None, code: int = 0) -> Manifest:
-    """Return the status of a pod whose preflight check has ended."""
+    """Return the status of a pod whose preflight check has ended with these findings and this exit code. `message` replaces
+    the termination message that contains the findings.
+    """
     said = json.dumps({"preflight": 1, "findings": findings, "more": 0}) if message is None else message
     return status(node, {"terminated": {"exitCode": code, "message": said}}, phase="Succeeded")
 

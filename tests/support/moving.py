@@ -85,7 +85,9 @@ class Fleet(Scheduler):
             del self.world.pods[pod.name]
 
     def nodes_of(self, component: str, number: int | None = None) -> set[str]:
-        """Return the nodes of the pods of a role, or of one of its groups, that are not terminating."""
+        """Return the nodes of a role's pods that are not terminating. If `number` is given, return only the nodes of that
+        group.
+        """
         pods = (pod for pod in self.world.pods.values() if pod.labels[keys.COMPONENT] == component and not pod.deleting)
         return {pod.node for pod in pods if pod.node and number in (None, pod.group)}
 
@@ -138,8 +140,7 @@ class Fleet(Scheduler):
 
     def until(self, what: str, done: Any, passes: int = 400, whole: bool = False) -> int:
         """Run reconciliations until `done` returns True, and return how many were needed. `what` describes the condition in
-        messages. If `whole` is true, check after
-        each reconciliation that every role serves with all of its groups.
+        messages. If `whole` is true, check after each reconciliation that every role serves with all of its groups.
         """
         for count in range(passes):
             if done():

@@ -66,7 +66,9 @@ SAMPLES: dict[str, tuple[Any, Any]] = {
     "log-format": ("json", "console"),
     "log-level": ("DEBUG", "ERROR"),
 }
-"""Two values of each option, the first of them not the default, as a configuration file has them."""
+"""Option -> two values in the form in which a configuration file has them. The first value is not the default of the
+option.
+"""
 
 
 def words(key: str, value: Any) -> list[str]:

@@ -172,8 +172,9 @@ class Race:
                 pod.ready, pod.since = False, ""
 
     def check_gangs(self) -> None:
-        """Check that each StatefulSet of an incomplete gang holds nodes for at most two timeouts. Groups that have served
-        before are left out, and so are released pods with the shortest grace period.
+        """Check that each StatefulSet of an incomplete gang holds nodes for at most twice the time that an attempt to place
+        a gang may take. Groups that have served before are not checked, and neither are released pods with the shortest
+        grace period.
         """
         for name, world in self.worlds.items():
             groups = world.service.status.get("groups") or ()

@@ -1,6 +1,7 @@
 """Writes ome_operator/api/data/pod_fields.json: `python -m tests.support.pod_fields`.
 
-The table is that of the installed package `kubernetes`, whose import takes longer than a check of a file should.
+The table is derived from the installed package `kubernetes`. The operator and `ome lint` read the table instead of that
+package, because importing the package takes longer than checking a file should.
 """
 
 import json

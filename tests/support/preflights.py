@@ -112,7 +112,11 @@ def start(
     isolated: bool = True,
     **config: Any,
 ) -> subprocess.Popen[str]:
-    """Start the check of a rank. `config` is added to the configuration of a rendered pod."""
+    """Start the preflight check of a rank as a process. `config` is added to the configuration that a rendered pod has.
+    `of` is the rank's group if it has several ranks, `words` is the command of the engine, `limits` are resource limits of
+    the process, and `mode` is the mode of the check. If `isolated` is true, Python ignores its environment variables
+    (`-I`).
+    """
     folder.mkdir(exist_ok=True)
     facts = {"rank": str(rank), "size": size, "seconds": QUICK, "message": str(folder / f"message-{rank}"), **config}
     facts.setdefault("root", str(healthy_node_root(folder)))

@@ -157,8 +157,8 @@ def divide_durations(
 
 
 def _shorter(expression: str, by: float) -> str:
-    """Return an expression in which windows, offsets and each limit of an age are divided by the factor `by`. A limit is
-    that of an age if the metric with which it is compared is in seconds.
+    """Return an expression in which windows, offsets and each limit of an age are divided by the factor `by`. A limit
+    limits an age if the metric with which it is compared is in seconds.
     """
     parts = [_RANGE.sub(lambda found: _short(int(found[1]), found[2], by), part) for part in expression.split(" or ")]
     return " or ".join(

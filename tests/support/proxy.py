@@ -36,8 +36,8 @@ class Sent(NamedTuple):
 
     @property
     def is_write(self) -> bool:
-        """Whether the request is a write. Requests for the Lease do not count, nor does the POST that only asks who the
-        current user is.
+        """Whether the request is a write. Requests for the Lease do not count as writes. The POST with which the operator
+        asks for its own user name does not count, either.
         """
         return self.method in WRITES and not self.lease and "/selfsubjectreviews" not in self.path
 
@@ -168,8 +168,8 @@ class Proxy:
 
     @contextmanager
     def holding(self) -> Iterator[None]:
-        """Hold back all events of watches inside the `with` block, including watches that are opened meanwhile. The events
-        arrive at its end.
+        """Hold back all events of watches inside the `with` block, including watches that are opened inside the block. The
+        events arrive at the end of the block.
         """
         self._loop.call_soon_threadsafe(self._flowing.clear)
         try:

@@ -91,5 +91,7 @@ def groups(rig: Rig, namespace: str) -> dict[Group, list[Manifest]]:
 
 
 def role(queue: str = "", **more: Any) -> Manifest:
-    """Return an engine or decoder of a service whose pods wait in this queue."""
+    """Return the spec of an engine or decoder with the fields `more`. Its pods wait in the Kueue queue `queue`; if that is
+    "", they use no queue.
+    """
     return {"labels": {keys.KUEUE_LABEL: queue}, **more} if queue else more

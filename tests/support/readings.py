@@ -101,8 +101,9 @@ def _first(bodies: str) -> tuple[InferenceService, Deps, Plan]:
 
 
 def later(before: Bodies, bodies: Bodies, *, ready: bool = True, edit: Bodies | None = None) -> str:
-    """Return the plan for a service that was complete with the bodies `before` and is edited: immediately after the edit,
-    or if its new pods did not become ready for three hours. `edit` replaces the default edit of the engine's image.
+    """Return the plan for a service that was complete with the bodies `before` and is then edited. If `ready` is true, the
+    plan is made immediately after the edit. Otherwise it is made after the new pods have not become ready for three hours.
+    `edit` replaces the default edit, which changes the engine's image.
     """
     key = json.dumps(before, sort_keys=True)
     world = _whole(key) if ready else _stuck(key)
@@ -254,7 +255,8 @@ def plan_without_inputs(plan: Plan) -> str:
     """Return a plan without the parts that follow from any change of a revision's inputs: its name, its digests, and the
     inputs themselves.
 
-    Messages that a field has no effect, and the state of the service with regard to shared objects, are removed, too.
+    Two more parts are removed: messages that a field has no effect, and the state of the service with regard to shared
+    objects.
     """
     said = _fields(replace(plan, status=unadvised(plan.status), stands={}))
     named = {item.manifest["metadata"]["labels"].get(keys.REVISION) for item in (*plan.first, *plan.apply)} - {None}

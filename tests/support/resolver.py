@@ -1,5 +1,5 @@
-"""Command lines of SGLang, and what SGLang's own resolver says about them: the checks that run after its parser and before
-it reads weights.
+"""Command lines of SGLang, and the results of SGLang's own resolver for them. The resolver consists of the checks that run
+after the parser of arguments and before weights are read.
 
 `tests/data/resolver.yaml` is the record of version 0.5.23. `python -m tests.support.resolver` writes it where sglang is
 installed.
@@ -167,14 +167,14 @@ def record() -> Mapping[str, str]:
 
 
 def argv(line: str, folder: str) -> list[str]:
-    """Return the words of a line, behind those of BASE. `folder` contains what `write_models` writes."""
+    """Return the words of a line, after the words of BASE. `folder` contains what `write_models` writes."""
     first, *rest = [word.replace(DRAFT, folder) for word in line.split()] or [""]
     named = f"--model-path={folder}/{first}" if first and not first.startswith("-") else first
     return [*BASE, *([named] if named else []), *rest]
 
 
 def write_models(folder: Path) -> None:
-    """Write the config.json of MODEL into a folder, and those of OTHER_MODELS into folders below it."""
+    """Write the config.json of MODEL into a folder. Write the config.json of each of OTHER_MODELS into a folder below it."""
     for path, config in configs().items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(json.dumps(config), encoding="utf-8")

@@ -271,7 +271,7 @@ class Rig:
         return _condition(self.get("InferenceService", namespace, name) or {}, type_)
 
     def ready(self, namespace: str, name: str, seconds: float = 30.0) -> Manifest:
-        """Wait until the service is Ready for its current generation and all of its groups are, and return it."""
+        """Wait until the service is Ready for its current generation and all of its groups are ready. Return the service."""
 
         def holds() -> Manifest:
             service = self.get("InferenceService", namespace, name) or {"metadata": {}}
@@ -303,8 +303,8 @@ class Rig:
 
     # --- counting ---------------------------------------------------------------------------------------------------
     def requests(self, since: int) -> list[Request]:
-        """Return the operator's requests since a mark of the audit log, without those for its Lease, those that ask for its
-        user name, and those that test the admission policies.
+        """Return the operator's requests since the position `since` of the audit log, without those for its Lease, those
+        that ask for its user name, and those that test the admission policies.
         """
         aside = ("leases", "selfsubjectreviews")  # the operator reads these to report its own user name
         sent = [each for each in self.cluster.audit(since) if each.user == USER and each.resource not in aside]

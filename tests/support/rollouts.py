@@ -163,8 +163,8 @@ class Rollout:
         return all(mine[role].groups() == GroupCounts(n, (True,) * n, n) for role, n in self.wanted.items())
 
     def settle(self, steps: int = 400) -> int:
-        """Carry out decisions until the rollout is done, and return the number of steps. The number of groups of the target
-        must never fall, and those of other slices must never rise.
+        """Carry out decisions until the rollout is done, and return the number of steps. The target slice must never lose
+        groups, and other slices must never get more groups.
         """
         for number in range(steps):
             if self.is_done:

@@ -313,7 +313,7 @@ class World:
     # --- whole stories ------------------------------------------------------------------------------------------------
 
     def edit(self, service: InferenceService | None = None, deps: Deps | None = None) -> None:
-        """Change the service, or the objects to which it refers, as a user does. The status does not change."""
+        """Change the service or the objects to which it refers, as a user does; None changes nothing. The status stays."""
         if service is not None:
             status, uid = self.service.status, self.service.uid
             self.service = replace(service, status=status, uid=uid, generation=self.service.generation + 1)

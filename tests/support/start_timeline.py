@@ -21,7 +21,7 @@ MAIN = "ome-container"
 LOOK_S = 0.1
 """Seconds between two requests for the list of a router."""
 HEALTHY = ("End of disaggregation warmup", "The server is fired up")
-"""Log lines that SGLang writes once it is healthy; the second one is that of an engine without disaggregation."""
+"""Log lines that SGLang writes once it is healthy: the first with disaggregation, and the second without."""
 DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 

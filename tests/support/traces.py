@@ -28,7 +28,9 @@ OTHERS = "there are other nodes, which need them too"
 
 
 def current_traces(root: Path) -> dict[str, set[str]]:
-    """Return all current traces by kind: those of the cluster in this folder, and those that belong to no cluster."""
+    """Return all current traces by kind, except the traces of other clusters: the traces of the cluster in this folder, and
+    traces that belong to no cluster.
+    """
     mounts = Path("/proc/mounts").read_text()
     groups = (folder for top in cgroups.hierarchies(mounts) for folder, _, _ in os.walk(top))
     found = {

@@ -27,8 +27,8 @@ _UP_WITHIN_S = 60.0
 _CHAINS = ("DOCKER-USER", "DOCKER-ISOLATION-STAGE-1", "DOCKER-ISOLATION-STAGE-2", "DOCKER")
 _BRIDGE = re.compile(r"br-[0-9a-f]{12}")
 _INOTIFY, _INSTANCES = "fs/inotify/max_user_instances", 512
-"""Kernel setting for the maximum number of inotify instances of a user, which the programs on all nodes share to watch
-files, and the value that it gets instead of the default of 128.
+"""_INOTIFY is the kernel setting for the maximum number of inotify instances of a user. The programs on all nodes share
+this number to watch files. _INSTANCES is the value that replaces the default of 128.
 """
 _SETTINGS = ("vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops", "kernel/pid_max", _INOTIFY)
 """Kernel settings that kubelets, or this module, change for the whole machine."""

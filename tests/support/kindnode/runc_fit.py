@@ -65,7 +65,7 @@ def rewrite(path: str, whole: bool) -> None:
 
 
 def main(words: list[str]) -> None:
-    """Rewrite what runc is about to read, and replace this process by runc."""
+    """Rewrite the files that runc is about to read, and replace this process by runc."""
     if "create" in words or "run" in words:
         rewrite(os.path.join(option(words, "--bundle", "-b") or ".", "config.json"), whole=True)  # noqa: PTH118
     elif "exec" in words and (process := option(words, "--process", "-p")):

@@ -63,7 +63,7 @@ def labels() -> Iterator[str]:
 
 
 def conditions() -> Iterator[str]:
-    """Yield the types of conditions, and all reasons, including those of Events."""
+    """Yield the types of conditions, and all reasons, including the reasons of Events."""
     yield from (f"reason {reason}" for reason in reasons.REASONS)
     for name, value in vars(reasons.conditions).items():
         texts = value.values() if isinstance(value, dict) else value if isinstance(value, tuple) else (value,)

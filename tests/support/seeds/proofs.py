@@ -57,8 +57,8 @@ def holds(name: str, argument: Any) -> str:
 
 
 def flag(argument: Argument) -> str:
-    """Check that the engine has a flag in the version that was current when the document was written, and that the generated
-    command and the pods contain the flag with the same value.
+    """Check that the engine had a flag in the version that was current when the document was written. Check also that the
+    generated command and the pods contain the flag with the same value.
     """
     name, *values = shlex.split(argument["is"])
     if said := _known(argument["generate"], name, values):
@@ -105,8 +105,8 @@ def variable(argument: Argument) -> str:
 
 
 def generates(argument: Argument) -> str:
-    """Check that a generated command contains the words of each entry of `has` next to each other, and those of no entry of
-    `lacks`.
+    """Check a generated command. It has to contain the words of each entry of `has` next to each other, and must not
+    contain the words of any entry of `lacks`.
     """
     found = words.command(argument["words"], argument.get("block", 0))
     if not found:

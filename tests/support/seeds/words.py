@@ -96,7 +96,7 @@ def container(source: Mapping[str, str]) -> Manifest:
 
 
 def run(source: Mapping[str, str]) -> list[str]:
-    """Return the words of a container's command, including those of a script. A flag and its value are two words."""
+    """Return the words of a container's command, including the words of a script. A flag and its value are two words."""
     box = container(source)
     words = [*box.get("command", ()), *box.get("args", ())]
     flat = shell(words[-1]) if "-c" in words else words
