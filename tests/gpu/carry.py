@@ -97,7 +97,7 @@ def size(folder: Path) -> int:
 
 
 def too_large(folder: Path, limit: int = LIMIT) -> str:
-    """Return why FOLDER is too large for the machine, or ""."""
+    """Return the reason why FOLDER is too large for the machine; "" if it is not too large."""
     bytes_ = size(folder)
     if bytes_ <= limit:
         return ""
@@ -105,7 +105,9 @@ def too_large(folder: Path, limit: int = LIMIT) -> str:
 
 
 def carry(site: Path) -> str:
-    """Replace the folder SITE with a folder that contains all packages. Return why this failed, or ""."""
+    """Replace the folder SITE with a folder that contains all packages. Return the reason if this failed; "" if it
+    succeeded.
+    """
     if not shutil.which("strip"):
         return "strip is missing: install binutils."
     if site.exists() and not (site / "deep_gemm").is_dir() and any(site.iterdir()):

@@ -20,7 +20,9 @@ EP32 = Worker(1, 32, 32)
 CHUNK = 131_072
 """Tokens of a prefill step of all ranks: `--chunked-prefill-size` of the Kimi K2 runtimes in config/runtimes."""
 LOADS = (Load(2000, 100), Load(30_000, 2000))
-"""The requests of the published figures, and those of an agent (docs/sizing.md)."""
+"""Lengths of a request, in tokens of the prompt and of the answer: those of the published figures, and the usual lengths of
+an agent's requests (docs/sizing.md).
+"""
 FEW, MANY = 8, 128
 """Numbers of requests per rank that are measured in addition to the predicted number."""
 

@@ -40,8 +40,8 @@ _CONFIGS = {
 
 
 def parsed(samples: list[Manifest], folder: Path) -> Facts:
-    """Return the name of every StatefulSet and Deployment -> its parsed arguments, why they were refused, or its image if
-    that is another one.
+    """Return name -> facts for every StatefulSet and Deployment. The facts are the parsed arguments of its engine, the
+    reason why SGLang refused them, or the name of its image if SGLang of that image is not installed here.
     """
     # Services share models, so every config.json exists before the first parser reads one.
     asked = [_asked(one, folder) for one in samples]
@@ -80,7 +80,7 @@ def _answer(asked: Process | Facts) -> Facts:
 
 
 def _leads(manifest: Manifest) -> bool:
-    """Return whether a manifest is that of leaders: names of workers' StatefulSets end in w."""
+    """Return whether a manifest is the StatefulSet of leaders. The names of the StatefulSets of workers end in w."""
     return not manifest["metadata"]["name"].endswith("-w")
 
 

@@ -43,7 +43,9 @@ class Machine:
 
 
 def raise_open_files() -> tuple[int, int]:
-    """Raise the limit of open files as container runtimes do, where this process may; return the previous limits."""
+    """Raise the limit of open files as container runtimes do, as far as this process is permitted to. Return the previous
+    limits.
+    """
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     if before[1] != resource.RLIM_INFINITY and before[1] < OPEN_FILES:
         with contextlib.suppress(OSError, ValueError):  # without the right to raise it, the finding of `nofile` is correct
@@ -52,7 +54,9 @@ def raise_open_files() -> tuple[int, int]:
 
 
 def older_driver(root: Path, version: str, driver: int, older: int) -> None:
-    """Create a root folder with the real /sys and /dev, and the real text of the driver's version with another number."""
+    """Create a root folder with the real /sys and /dev, in which the text of the driver's version states another version:
+    `older` in place of the major version `driver`.
+    """
     (root / "proc/driver/nvidia").mkdir(parents=True)
     for name in ("sys", "dev"):
         (root / name).symlink_to(f"/{name}")
@@ -61,7 +65,7 @@ def older_driver(root: Path, version: str, driver: int, older: int) -> None:
 
 
 def two_ports() -> int:
-    """Return a free port whose successor is free, too: the check opens the port, and torch the next one."""
+    """Return a free port P such that port P + 1 is free as well. The check opens port P, and torch opens port P + 1."""
     while True:
         with socket.create_server(("", 0)) as first:
             port: int = first.getsockname()[1]

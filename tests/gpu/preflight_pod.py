@@ -108,7 +108,9 @@ def expected(case: Case, machine: Machine) -> list[str]:
 
 
 def variables(case: Case, message: Path) -> dict[str, str]:
-    """Return the environment of the check: that of this process (as of the image), of the engine, and of the check."""
+    """Return the environment of the check. It consists of the variables of this process (as of the image), of the engine,
+    and of the check.
+    """
     facts = {**case.facts(), "message": str(message)}
     own = {"MODEL_PATH": str(case.model), **VARIABLES, "LWS_GROUP_SIZE": str(facts["size"]),
            "LWS_WORKER_INDEX": facts["rank"], "OME_PREFLIGHT_MODE": case.mode, "OME_PREFLIGHT_BOOT": code.BOOT,

@@ -92,7 +92,9 @@ class Step:
         return self.judge(case, wanted, [(ended, message)])
 
     def judge(self, case: Case, wanted: list[str], ranks: list[tuple[Ended, Json]]) -> Json:
-        """Return the object of a case from the results of its ranks; findings and output are those of rank 0."""
+        """Return the object of a case from the results of its ranks. The findings and the output in the object come from
+        rank 0.
+        """
         ended, message = ranks[0]
         findings = list(message.get("findings") or ())
         names = {str(item["check"]) for item in findings}

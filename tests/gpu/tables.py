@@ -34,7 +34,7 @@ SMALL = ("norms", "quantize_output", "rotary", "router")
 
 @dataclass(frozen=True)
 class Term:
-    """Seconds of one kind of work in a step of one GPU."""
+    """One kind of work of a step on one GPU: its measured time and two predictions of the planner, in seconds."""
 
     name: str
     measured: float
@@ -267,7 +267,7 @@ def _span(shares: Sequence[float]) -> str:
 
 
 def kernels(found: Sequence[Run]) -> Iterator[str]:
-    """Yield a list of the kernels whose times the tables contain, by term."""
+    """Yield the lines of a list that states, for each term of the planner, the kernels whose times the tables contain."""
     used: dict[str, dict[str, None]] = {}
     for run in found:
         for model in models(FILE.read_text()):

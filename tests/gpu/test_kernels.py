@@ -88,8 +88,8 @@ def test_bias_changes_the_choice_of_experts_but_not_their_weights() -> None:
 
 @pytest.mark.parametrize("by_expert", [True, False])
 def test_each_expert_multiplies_its_own_rows(by_expert: bool) -> None:
-    """Each expert multiplies its own rows by its own matrix. The rows of an expert begin at a fixed multiple, or follow
-    those of the previous expert directly.
+    """Each expert multiplies its own rows by its own matrix. The rows of an expert begin at a fixed multiple, or directly
+    after the rows of the previous expert.
     """
     values, scales = random_weights((3, 256, 256), DEVICE)
     counts = [5, 0, 70]
@@ -125,7 +125,7 @@ def test_latent_attention_reads_the_pages_of_a_request(splits: int) -> None:
 
 
 def test_all_numbers_of_an_array_are_read() -> None:
-    """All numbers of an array are read, also if a part is shorter than the share of a program."""
+    """All numbers of an array are read, even if the last part is shorter than the share of a program."""
     x, out = torch.randn(100_000, device=DEVICE), torch.empty(4, device=DEVICE)
     triton_kernels.read(x, out)
     assert abs(float(out.sum() - x.sum())) < 0.01

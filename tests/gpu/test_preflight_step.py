@@ -1,5 +1,5 @@
-"""Tests of the step that runs the preflight check on a real GPU, on a machine without one: which process the step starts,
-and how it evaluates the results.
+"""Tests of the step that runs the preflight check on a real GPU. The tests need no GPU: they check which process the step
+starts, and how the step evaluates results.
 """
 
 import json

@@ -1,5 +1,5 @@
-"""Tests of the script for GPUs, on a machine without one: its steps, its time limits, its data, and the tables of the
-pages.
+"""Tests of the script that measures on GPUs: its steps, its time limits, its data, and the tables of the pages. The tests
+need no GPU.
 """
 
 import json

@@ -15,7 +15,7 @@ SIZES: dict[str, Any] = {
     "q_lora_rank": 256, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
 }  # fmt: skip
 CACHED = (SIZES["kv_lora_rank"] + SIZES["qk_rope_head_dim"]) * SIZES["num_hidden_layers"]
-"""Numbers per token in the KV cache."""
+"""Number of elements that the KV cache holds for each token."""
 TARGETS = ("q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "o_proj")
 RANK, ALPHA = 8, 16
 

@@ -18,7 +18,7 @@ ALIGNED = 128
 
 @cache
 def deep_gemm() -> Any:
-    """Return the module of DeepGEMM, or None if it cannot be used here."""
+    """Return the module of DeepGEMM; None if DeepGEMM is not installed or does not support this machine."""
     if not ON_GPU:
         return None
     try:
@@ -56,8 +56,10 @@ def dense(a: Quantized, b: Quantized, out: torch.Tensor) -> None:
 def masked(a: Quantized, b: Quantized, out: torch.Tensor, used: torch.Tensor, expected: int) -> None:
     """Multiply the first `used[e]` rows of each expert e by the transpose of the expert's matrix, as decode does.
 
-    `a` is [experts, rows, k] with scales [experts, rows, k / 128]; `b` is [experts, n, k] with scales
-    [experts, n / 128, k / 128]; `out` is [experts, rows, n] in BF16; `expected` is the mean of `used`.
+    * `a` is [experts, rows, k] with scales [experts, rows, k / 128].
+    * `b` is [experts, n, k] with scales [experts, n / 128, k / 128].
+    * `out` is [experts, rows, n] in BF16.
+    * `expected` is the mean of `used`.
     """
     if (module := deep_gemm()) is not None:
         module.fp8_m_grouped_gemm_nt_masked(a, b, out, used, expected)
