@@ -118,7 +118,9 @@ def workers(steps: Steps) -> Iterator[Cluster]:
 
 
 def spare(cluster: Cluster) -> str:
-    """Return the name of the spare worker of the kind cluster. A test that opens it loads the images first."""
+    """Return the name of the spare worker of the kind cluster. A test that uncordons this worker has to load the images
+    into it first.
+    """
     return kind_config.real_nodes(cluster.at, WORKERS + 1)[-1]
 
 

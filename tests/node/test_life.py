@@ -80,7 +80,9 @@ def killed_up(name: str, after_s: float) -> None:
 
 
 def test_pods_keep_running_after_kubelet_and_containerd_are_killed(name: str, real: Cluster, busybox_archive: Path) -> None:
-    """If kubelet and containerd are killed, pods keep running; without its namespaces, the node starts from scratch."""
+    """If kubelet and containerd are killed, pods keep running. If the process that holds the node's namespaces is killed,
+    the next `up` starts the node with new containers.
+    """
     cluster = Cluster.up(name, real_node=True)
     cluster.load_image(busybox_archive)
     cluster.apply(pod("kept", "exec sleep 1000"))
@@ -109,7 +111,9 @@ def answers(cluster: Cluster, name: str, script: str) -> str:
 def test_cluster_keeps_the_node_kinds_of_its_creation(
     real: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A cluster keeps the kinds of nodes of its creation: `up` with a real node is refused for a cluster without one."""
+    """A cluster keeps the kinds of nodes with which it was created: `up` with a real node is refused if the cluster was
+    created without a real node.
+    """
     monkeypatch.setenv("OME_LOCAL_HOME", str(tmp_path))
     at = layout.layout("plain")
     at.make()

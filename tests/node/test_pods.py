@@ -194,6 +194,6 @@ def test_non_root_pod_runs_under_restricted_pod_security(real: Cluster) -> None:
 
 
 def test_missing_image_is_reported_in_the_pod_status(real: Cluster) -> None:
-    """The status of the pod has the error message of the project's tool, instead of that of ctr."""
+    """The status of the pod has the error message of the project's tool, and not the message of ctr."""
     with pytest.raises(UserError, match=r"There is no image archive /nowhere/x\.tar"):
         real.load_image(Path("/nowhere/x.tar"))

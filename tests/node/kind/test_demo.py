@@ -27,8 +27,8 @@ def run() -> str:
 
 @pytest.mark.timeout(1200, func_only=True)
 def test_demo_succeeds_twice_on_one_kind_cluster(home: Path, steps: Steps) -> None:
-    """The demo works a second time on the cluster of the first run. This once failed, because simulated nodes did not report
-    for as long as kind's controllers wait by default.
+    """The demo works a second time on the cluster of the first run. This once failed, because the pause between two reports
+    of a simulated node was longer than the time for which kind's controllers wait for a silent node.
     """
     with steps.measure("make demo ARGS=--kind, the first time"):
         assert "16 tokens in" in run()

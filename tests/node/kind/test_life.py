@@ -20,8 +20,8 @@ from tests.support.local import eventually, ready, statefulset
 from tests.support.rig import is_ready
 
 SILENCE_S = 75.0
-"""Longer than the 40 s or 50 s for which controllers of various versions wait for a silent node, including the interval of
-their checks.
+"""Seconds for which a test waits. They are more than the 40 s or 50 s for which controllers of various versions wait for a
+silent node, plus the interval of their checks.
 """
 
 
@@ -38,8 +38,8 @@ def system_pods(cluster: Cluster, *words: str) -> list[Any]:
 
 @pytest.mark.timeout(600, func_only=True)
 def test_simulated_nodes_stay_ready_and_real_pods_resolve_names(home: Path, steps: Steps) -> None:
-    """Simulated nodes stay Ready for longer than kind's controllers wait for a silent node, also after Docker was stopped
-    and started again, and real pods resolve names.
+    """Simulated nodes stay Ready for longer than kind's controllers wait for a silent node, even after Docker was stopped
+    and started again. Real pods resolve names.
     """
     with steps.measure("ome local up --kind --nodes 4"):
         cluster = Cluster.up("life", kind=True, nodes=4)

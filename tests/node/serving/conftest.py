@@ -93,7 +93,9 @@ def remove(rig: Rig, service: str) -> None:
 
 
 def address(rig: Rig, namespace: str, service: str) -> str:
-    """Return the URL of a Service on this machine, which is a node of the cluster or has routes to it."""
+    """Return the URL of a Service by its cluster IP. This machine reaches the cluster IP, because the machine is a node of
+    the cluster or has routes to it.
+    """
     found = rig.get("Service", namespace, service)
     assert found is not None
     return f"http://{found['spec']['clusterIP']}"

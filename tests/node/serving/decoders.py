@@ -25,7 +25,7 @@ Pod = dict[str, Any]
 
 
 class Decoders(NamedTuple):
-    """The service, whose name is also that of its namespace."""
+    """The service. Its namespace has the same name."""
 
     rig: Rig
     name: str
@@ -84,7 +84,7 @@ def two_groups(rig: Rig, name: str, url: str, steps: Steps) -> Iterator[Decoders
 
 
 def derived(rig: Rig, name: str, steps: Steps, change: Callable[[dict[str, Any]], None]) -> Decoders:
-    """Start a service with a runtime of its own, which `change` derives from that of the tiny model."""
+    """Start a service with a runtime of its own, which `change` derives from the runtime of the tiny model."""
     runtime = yaml.safe_load((ROOT / RUNTIME).read_text())
     namespace, service = yaml.safe_load_all((ROOT / SINGLE).read_text())
     runtime["metadata"]["name"] = service["spec"]["runtime"]["name"] = f"{name}-rt"

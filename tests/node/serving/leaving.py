@@ -1,5 +1,5 @@
-"""Functions that the tests of moves on kind share: the arrangement of a service on two workers, drains and other causes,
-and the requests that are sent meanwhile.
+"""Functions that the tests of moves on kind share. They place a service on two workers, cause drains and other reasons for
+moves, and send requests during the moves.
 """
 
 import asyncio
@@ -35,13 +35,15 @@ PLACED_WITHIN_S = 120.0
 
 
 class Traffic(NamedTuple):
-    """What was seen while something happened under requests. Times are monotonic seconds."""
+    """The requests that were sent while a test drained nodes or caused another event, and their results. Times are
+    monotonic seconds.
+    """
 
     began: float
     ended: float
-    """When everything that happened had ended."""
+    """Time at which the event, such as a drain, had ended."""
     seconds: float
-    """How long the part took that the table shows."""
+    """Seconds that the row of the table shows: the duration of the part of the event that the test measures."""
     short: Report
     long: Report
 
@@ -56,8 +58,8 @@ class Traffic(NamedTuple):
         return [one for one in self.sent if one.error]
 
     def failed_in(self, since: float, until: float) -> list[str]:
-        """Return when each request that began between two moments and failed began, in seconds since the beginning, and its
-        error.
+        """Return a text for each failed request that began between the times `since` and `until`: the seconds from the
+        beginning of the event to the request, and the error.
         """
         found = [one for one in self.failed if since <= one.began < until]
         return [f"{one.began - self.began:.1f} s: {one.error}" for one in found]
@@ -163,8 +165,8 @@ def tainted(rig: Rig, node: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def drained(rig: Rig, *nodes: str) -> Iterator[list[Drain]]:
-    """Start a drain of each node, all at once, and stop those that still run after the `with` block. The nodes are then
-    open again.
+    """Start drains of all these nodes at the same time. After the `with` block, stop the drains that still run, and
+    uncordon the nodes.
     """
     running: list[Drain] = []
     try:
@@ -209,8 +211,8 @@ def complete(service: Decoders) -> None:
 
 
 def left(rig: Rig, before: Mapping[str, set[str]]) -> bool:
-    """Return whether all moves have ended, and each of these roles has exactly one pod, which is a new one. `before` is the
-    UIDs of the pods by role.
+    """Return whether all moves have ended, and each role in `before` has exactly one pod, which did not exist before.
+    `before` maps a role to the UIDs of its former pods.
     """
     now = {role: drains.uids(rig, NAME, role) for role in before}
     return not drains.moves_of(rig, NAME, NAME) and all(len(now[role]) == 1 and now[role] != before[role] for role in before)

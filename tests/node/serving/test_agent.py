@@ -47,7 +47,9 @@ def disk(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def agent(serving: Rig, hub: Hub, disk: Path, steps: Steps) -> Iterator[Rig]:
-    """Install the chart with agents. Meanwhile their namespace admits pods that mount a directory of the node."""
+    """Install the chart with agents. While the agents are installed, their namespace admits pods that mount a directory of
+    the node.
+    """
     with steps.measure("image of the agent, built or from the cache"):
         archive = build.build(["agent"])["agent"]
     with steps.measure("image agent into the node", megabytes=archive.stat().st_size / 1e6):

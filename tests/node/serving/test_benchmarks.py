@@ -82,8 +82,8 @@ def test_benchmark_with_fixed_lengths_reports_results_in_status(serving: Rig, ti
 
 @pytest.mark.parametrize(("file", "requests"), [("kimi-k2-latency.yaml", 10), ("kimi-k2-throughput.yaml", 40)])
 def test_documented_benchmarks_run(serving: Rig, tiny: str, out: Path, steps: Steps, file: str, requests: int) -> None:
-    """The benchmarks of the documents in docs/seeds.md run. The data set consists of a few conversations of our own instead
-    of those of ShareGPT.
+    """The benchmarks of the documents in docs/seeds.md run. The data set consists of a few conversations of our own, and
+    not of ShareGPT's conversations.
     """
     data = {"storageUri": f"local://{OUT}/data/talks.json"}
     name = file.removesuffix(".yaml")
@@ -104,8 +104,8 @@ def test_gsm8k_benchmark_asks_and_evaluates_all_questions(serving: Rig, tiny: st
 
 
 def test_benchmark_ends_at_its_time_limit_with_chat_completions(serving: Rig, tiny: str, out: Path, steps: Steps) -> None:
-    """A benchmark ends at its time limit of a minute, because it has more requests than fit into it. It sends chat
-    completions, which every server supports.
+    """A benchmark ends at its time limit of a minute, because more requests are requested than fit into a minute. The
+    benchmark sends chat completions, which every server supports.
     """
     url = {"endpoint": {"url": f"http://{NAMESPACE}.{NAMESPACE}/v1", "apiFormat": "openai", "modelName": NAMESPACE}}
     path = "/var/lib/ome/models/kimi-k2-tiny"

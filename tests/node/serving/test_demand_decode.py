@@ -38,13 +38,19 @@ READ_S, EVERY_S = 50.0, 2.0
 seconds.
 """
 QUIET_S, DECIDES_S = 90.0, 30.0
-"""Seconds without requests after the first burst, and seconds in which the operator decides with the new target. The rates
-that the operator uses are means over a minute, and up to 20 s old."""
+"""QUIET_S is how many seconds without requests follow the first burst. The rates that the operator uses are means over a
+minute and up to 20 s old, so a shorter pause would let the burst count as present load. DECIDES_S is how many seconds the
+operator gets to decide with the new target.
+"""
 ABOVE = 1.1
-"""The target, divided by the time between tokens during the first burst. A smaller factor could make the target unreachable,
-and with more than 1 / 0.9 the burst would count as served in time (`core/demand/curves.py`)."""
+"""The ratio of the target to the time between tokens during the first burst. With a smaller ratio, the target might be
+unreachable. With a ratio above 1 / 0.9, the burst would count as served in time (`core/demand/curves.py`), and no group
+would be added.
+"""
 FEW_CLIENTS, FEW_S = 2, 60.0
-"""Clients after the burst, and how long they send, so that the operator measures decode with few requests, too."""
+"""Number of clients after the burst, and the seconds for which they send requests. The operator then measures decode with
+few requests, too.
+"""
 HEADING = "class Demand with real decode engines"
 
 

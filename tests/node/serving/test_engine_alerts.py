@@ -56,14 +56,14 @@ LOADS: Mapping[str, Load] = {
     "OmeFirstTokenSlow": Load(clients=90, prompt=8, answer=400),
     "OmeCacheFull": Load(clients=4, prompt=CACHE - 14, answer=3),
 }
-"""Each load fires only its own alert: in the first, requests wait for a short time; in the others, the queue is short; and
-only the last one fills the cache.
+"""Alert -> a load that fires only this alert. With the first load, requests wait in the queue for a short time. With the
+others, the queue is short. Only the last one fills the cache.
 """
 
 
 async def ask(url: str, load: Load) -> None:
-    """Send requests until the task is cancelled or the time is over. Then the connections are closed, and the engine aborts
-    these requests.
+    """Send requests until the task is cancelled or the time limit is reached. Then the connections are closed, and the
+    engine aborts these requests.
     """
 
     async def client(number: int) -> None:

@@ -11,9 +11,9 @@ from tests.node.test_pods import forwarded
 from tests.support.rig import ROOT, Rig
 
 SPELLED = 60
-"""A model with random weights mostly spells the mark that begins a tool call letter by letter, which a trained model never
-does. SGLang 0.5.23 passes a single `<` of the mark on as text, and then finds no call in the stream. In a manual test, one
-of five calls was complete.
+"""Number of attempts for an example with a tool call. A model with random weights mostly spells the mark that begins a tool
+call letter by letter, which a trained model never does. SGLang 0.5.23 passes a single `<` of the mark on as text, and then
+finds no call in the stream. In a manual test, one of five calls was complete.
 """
 
 

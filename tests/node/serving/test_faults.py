@@ -190,7 +190,9 @@ async def test_router_without_registry_keeps_deleted_leader_in_its_list(serving:
 
 
 def workers(rig: Rig, address: str, timeout: float) -> dict[str, Any]:
-    """Return the workers that a router lists. It returns them only to clients with the API key of its control plane."""
+    """Return the workers that a router lists. The router returns them only to clients with the API key of its control
+    plane.
+    """
     secret = rig.get("Secret", TINY, f"{TINY}-router-key") or {}
     key = base64.b64decode((secret.get("data") or {}).get("key", "")).decode()
     request = urllib.request.Request(f"http://{address}:8080/workers", headers={"Authorization": f"Bearer {key}"})

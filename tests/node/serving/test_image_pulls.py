@@ -29,7 +29,9 @@ PULL_S = 12.0
 
 @pytest.fixture(scope="module")
 def registry(serving: Rig, busybox_archive: Path) -> Iterator[SlowRegistry]:
-    """Yield the registry. In the names of images, the node takes the address 127.0.0.1 for this machine."""
+    """Yield the registry. Image names contain the address 127.0.0.1, and the configuration of the node's containerd
+    redirects this address to the registry on this machine.
+    """
     node = serving.cluster.node
     with slow_registry.running(busybox_archive, SIZE / PULL_S, (node.host,)) as made:
         for number in range(2 * ROLLOUTS + 1):

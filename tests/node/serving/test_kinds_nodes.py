@@ -119,8 +119,8 @@ def test_drained_node_has_no_pods_and_the_service_becomes_complete(
 
 
 def test_pods_restart_after_their_node_was_stopped(watched: Rig, tiny: str, victim: str, steps: Steps) -> None:
-    """A node is stopped and started again. The status reports the groups on it as lost meanwhile. Afterwards the same pods
-    start again and generate the same tokens.
+    """A node is stopped and started again. While the node is stopped, the status reports its groups as lost. Afterwards the
+    same pods start again and generate the same tokens.
     """
     said = watched.wait("tokens", lambda: said_by(tiny), TOKENS_WITHIN_S)
     before, all_before, spent = (

@@ -106,8 +106,8 @@ def with_adapter(url: str, name: str) -> list[int]:
 
 
 def test_lora_adapter_changes_the_generated_tokens(url: str) -> None:
-    """Each request selects an adapter, and the tokens with an adapter differ from those without one. The tokens with an
-    adapter of zeros are equal, so nothing else differs.
+    """Each request selects an adapter, and the tokens with an adapter differ from those without one. With an adapter of
+    zeros, the tokens are the same as without an adapter, so it is the weights of the other adapter that change them.
     """
     plain = tokens(url, PROMPT)
     assert with_adapter(url, POET) != plain

@@ -42,7 +42,7 @@ PHASES = ("Settling", "Replacing", "Leaving")
 
 
 class Row(NamedTuple):
-    """One case of the table: which roles move under traffic, and what happens meanwhile."""
+    """One case of the table: which roles move while requests are sent, and what else happens during the moves."""
 
     together: tuple[str, ...]
     """The roles whose pods run on one node. The test moves groups off this node; all other roles run on the other worker."""
@@ -55,7 +55,9 @@ class Row(NamedTuple):
 
     @property
     def leave(self) -> tuple[str, ...]:
-        """Return the roles that get other pods: a rollout replaces all of them."""
+        """Return the roles whose pods are replaced: all roles if the row has a rollout, because a rollout replaces every
+        pod.
+        """
         return (self.asked,) if self.asked else ROLES if self.rollout else self.together
 
 
@@ -116,8 +118,8 @@ async def seen(
 
 
 def leave(rig: Rig, nodes: tuple[str, ...], row: Row) -> float:
-    """Drain nodes, and do meanwhile what the row names. Return the seconds until the drains, the moves and a rollout have
-    ended.
+    """Drain nodes, and during the drains do what the row states. Return the seconds until the drains, the moves and a
+    rollout have ended.
     """
     before = {role: drains.uids(rig, NAME, role) for role in row.leave}
     rolled = rolls_out(rig, nodes[0], row) if row.rollout else lambda: True

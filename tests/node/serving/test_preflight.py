@@ -236,8 +236,8 @@ def test_preflight_reports_a_truncated_weight_file(place: Place) -> None:
 
 @contextmanager
 def few_files(rig: Rig, most: int) -> Iterator[None]:
-    """Lower the limit of open files of containerd, and restart it afterwards. Containers that start meanwhile inherit this
-    limit and cannot raise it.
+    """Lower the limit of open files of containerd, and restart it afterwards. Containers that start before that restart
+    inherit this limit and cannot raise it.
     """
     found = rig.cluster.process("containerd")
     assert found is not None

@@ -1,5 +1,5 @@
-"""Tests on the real node that a real engine which stops, and a broken link between two real engines, fire their alerts in a
-real Prometheus, and that the alerts clear after the repair.
+"""Tests of alerts on the real node, with real engines and a real Prometheus. An engine that stops, and a broken link
+between two engines, fire their alerts, and the alerts clear after the repair.
 
 Durations of the rules are divided as in test_engine_alerts.py.
 """

@@ -1,8 +1,8 @@
 """Measures the parts of real starts in seconds: the first start of a service, further starts, a start after a kill, and the
-start of a new revision. The end of a start is compared with that of the same engines on 2026-11-27.
+start of a new revision. The end of a start is compared with the end of a start of the same engines on 2026-11-27.
 
-Two tables are printed: the parts that the status shows, and the steps by the clock of this machine, from the command until
-the first tokens.
+Two tables are printed. The first contains the parts that the status shows. The second contains the steps by the clock of
+this machine, from the command until the first tokens.
 """
 
 import asyncio
@@ -29,10 +29,16 @@ PER_SECOND = 4.0
 STARTS = 5
 WITHIN_S = 240.0
 STEPS = ("pod", "container", "engine", "startup", "ready", "sent", "listed", "endpoint", "tokens")
-"""Seconds from the command until the pod is created, from then until its container runs, and from then until the engine's
-warm-up has ended. From the end of the warm-up until the startup probe has succeeded, until the pod is ready, until the
-registry sends the leader to the router, and until the router lists it. From the list with both roles until the Service has a
-ready endpoint, and from then until the first tokens."""
+"""The steps of a start, which are measured in seconds:
+
+* `pod`: from the command until the pod is created
+* `container`: from then until its container runs
+* `engine`: from then until the engine's warm-up has ended
+* `startup`, `ready`, `sent`, `listed`: from the end of the warm-up until the startup probe has succeeded, the pod is ready,
+  the registry sends the leader to the router, and the router lists the leader
+* `endpoint`: from the time at which the router lists both roles until the Service has a ready endpoint
+* `tokens`: from then until the first tokens
+"""
 SLOW = {
     "startupProbe": {"periodSeconds": 10, "failureThreshold": 60, "httpGet": {"path": "/health", "port": "http"}},
     "readinessProbe": {"periodSeconds": 5, "failureThreshold": 3, "httpGet": {"path": "/health/", "port": "http"}},

@@ -31,7 +31,9 @@ class Answered(NamedTuple):
 
 @contextmanager
 def load(url: str) -> Iterator[list[Answered]]:
-    """Send one request after the other, and yield the list of the answered ones, which grows meanwhile."""
+    """Send one request after the other during the `with` block. Yield the list of the answered requests, which grows during
+    the block.
+    """
     answered: list[Answered] = []
     stop = threading.Event()
 

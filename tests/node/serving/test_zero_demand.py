@@ -20,7 +20,9 @@ TARGETS = {"timeToFirstToken": "2s", "timeBetweenTokens": "10s", "coolDown": "10
 
 @pytest.fixture
 def scheduled(hasty: Rig, tiny: str) -> Iterator[str]:
-    """Yield the URL of the service, whose groups follow the demand, and which has no minimum now."""
+    """Yield the URL of the service. Its groups follow the demand, and its minimum is now 0, so that the schedule can bring
+    it to zero.
+    """
     role = {"minReplicas": 1, "maxReplicas": 2, "autoscaler": {"class": "Demand"}}
     policy = {"demand": {**TARGETS, "schedule": yamls.night(True)}, "wakeOnRequest": True}
     hasty.patch("InferenceService", NAME, NAME, {"spec": {**dict.fromkeys(ROLES, role), "scalingPolicy": policy}})
