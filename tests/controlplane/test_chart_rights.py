@@ -185,8 +185,9 @@ def test_operator_cannot_extend_its_rights_or_read_secrets() -> None:
 
 
 def test_moves_need_no_eviction_permission() -> None:
-    """The operator removes groups itself, and closes their budgets. `ome move SERVICE GROUP` needs the role of users. `ome
-    move NODE` needs the rights of an administrator, because no role of the chart permits patches of nodes.
+    """The operator removes groups and changes their disruption budgets itself, so it needs no permission for evictions.
+    `ome move SERVICE GROUP` needs the role of users. `ome move NODE` needs the rights of an administrator, because no role
+    of the chart permits patches of nodes.
     """
     made = rendered()
     rights = {(what, verb) for rule in rules(made, "ome-operator") for what in rule["resources"] for verb in rule["verbs"]}

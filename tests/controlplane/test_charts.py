@@ -218,7 +218,9 @@ def test_incompatible_values_are_refused(values: dict[str, Any], said: str) -> N
     ],
 )
 def test_image_repository_with_tag_or_digest_is_refused(values: dict[str, str], said: str) -> None:
-    """A tag next to a digest is valid and has no effect, so the chart keeps the tag."""
+    """The chart refuses an image repository that contains a tag, a digest or the beginning of a URL. It accepts a
+    repository with a tag if a digest is given, too: a tag next to a digest is valid and has no effect.
+    """
     done = helm("template", "ome", str(CHART), "--set-json", f"image={json.dumps(values)}")
     assert bool(done.returncode) is bool(said) and said in done.stderr, done.stderr
 

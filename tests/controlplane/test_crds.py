@@ -1,5 +1,5 @@
-"""Tests of the CRDs on a real API server: it accepts them as users apply them, rejects invalid objects with a message, and
-keeps every field.
+"""Tests of the CRDs on a real API server. The server accepts the CRDs as users apply them, rejects invalid objects with a
+message, and keeps every field.
 """
 
 import json
@@ -63,8 +63,8 @@ def answer(cluster: Cluster, kind: Kind, manifest: dict[str, Any]) -> str:
 
 
 def test_api_server_establishes_structural_crds(served: Cluster) -> None:
-    """The API server accepts the CRDs: their schemas are structural, and it permits the estimated cost of their validation
-    rules.
+    """The API server accepts the CRDs. Their schemas are structural, and the estimated cost of their validation rules is
+    within the API server's limit.
     """
     for kind in KINDS:
         seen = json.loads(served.kubectl("get", "crd", kind.crd, "-o", "json"))["status"]["conditions"]
@@ -82,7 +82,9 @@ def test_a_second_client_side_apply_changes_nothing(served: Cluster) -> None:
 
 
 def test_helm_renders_what_kubectl_applies(served: Cluster) -> None:
-    """Helm renders the chart's templates without any change."""
+    """The CRDs that helm renders from the chart have the same specs as the files that users apply with kubectl. They also
+    have the annotation that keeps them when the chart is uninstalled.
+    """
     shown = served.helm("template", "crds", str(crds.ROOT / "charts/ome-crd"))
     rendered = {one["metadata"]["name"]: one for one in yaml.load_all(shown, Loader=yaml.CSafeLoader) if one}
     for manifest in crds.crds():

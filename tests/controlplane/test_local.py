@@ -274,8 +274,8 @@ def test_cluster_directory_is_private(own: Cluster) -> None:
 
 
 def test_kind_code_works_with_a_local_api_server(own: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stand-in for docker and kind starts this project's own API server. All of the project's code for kind clusters is
-    the real one.
+    """The code for kind clusters works with a local API server. A stand-in for docker and kind starts this API server, and
+    all of the project's own code runs unchanged.
     """
     programs, calls = tmp_path / "bin", tmp_path / "calls"
     programs.mkdir()

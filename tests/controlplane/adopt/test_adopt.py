@@ -81,7 +81,7 @@ def rig(cluster: Cluster) -> Iterator[Rig]:
 
 @pytest.fixture(scope="module")
 def adopt(rig: Rig) -> Adopting:
-    """Return the command."""
+    """Return the command `ome adopt` for the cluster of these tests."""
     return Adopting(rig.cluster)
 
 
@@ -121,8 +121,8 @@ def finalized(body: dict[str, Any], *finalizers: str, **spec: Any) -> dict[str, 
 
 
 def test_adopt_refuses_to_write_while_ome_runs(rig: Rig, adopt: Adopting) -> None:
-    """`ome adopt` refuses to write while OME's controller runs. A Deployment of a tenant that only has the label of OME's
-    controller is reported, but does not prevent the adoption.
+    """`ome adopt` refuses to write while OME's controller runs. A tenant's Deployment that has nothing of OME's controller
+    but its label is reported, and does not prevent the adoption.
     """
     decoy = ome.controller(1)
     rig.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "tenant"}})

@@ -90,8 +90,8 @@ def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
 
 
 def begun(cluster: Cluster, folder: Path) -> str:
-    """Start another Prometheus with these rules instead of those of the cluster, which scrapes every second.
-    Return its URL.
+    """Start another Prometheus, which uses these rules instead of the cluster's own and scrapes every second. Return its
+    URL.
     """
     at, kept, rules = cluster.at, cluster.kept.with_spec(prometheus=True), folder / "rules.yaml"
     rules.write_text(yaml.safe_dump(divide_durations(alerts.rules(), BY, OTHERS)))

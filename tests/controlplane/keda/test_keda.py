@@ -78,9 +78,9 @@ def test_keda_scales_a_role_from_1_to_2_and_back(rig: Rig, namespace: str, prome
 
 
 def test_missing_metric_keeps_the_number_of_groups(rig: Rig, namespace: str) -> None:
-    """KEDA gets no valid number for three services: the metric of one has no series any more, that of another is infinite,
-    and the Prometheus of the third is broken. All keep their groups, and Advice says that they are not scaled, until there
-    are numbers again.
+    """KEDA gets no valid number for three services. The metric of the first has no series any more, the metric of the
+    second is infinite, and the Prometheus of the third is broken. All keep their groups, and Advice says that they are not
+    scaled, until there are numbers again.
     """
     with LoadServer() as empty, LoadServer() as infinite, LoadServer() as broken:
         servers = {"empty": empty, "infinite": infinite, "broken": broken}

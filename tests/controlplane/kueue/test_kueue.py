@@ -1,5 +1,5 @@
-"""Tests of groups in a queue of the real Kueue: a group, also one that is created again, is admitted completely or not at
-all (docs/placement.md).
+"""Tests of groups in a queue of the real Kueue: a group is admitted completely or not at all, even if it is created again
+(docs/placement.md).
 """
 
 import pytest

@@ -51,8 +51,8 @@ def rights(rig: Rig, *values: str) -> tuple[set[Right], set[Right]]:
 
 
 def used(rig: Rig, since: int) -> tuple[set[Right], set[Right]]:
-    """Return the rights that the operator has used since a mark of the audit log: outside namespaces, and in the
-    namespaces of the teams. Fails if a request was denied.
+    """Return the rights that the operator has used since the position `since` of the audit log: outside namespaces, and in
+    the namespaces of the teams. Fails if a request was denied.
     """
     sent = [each for each in asked(rig, since) if each.namespace != "ome"]
     refused = {what(each) for each in sent if each.code == 403} - {what(each) for each in sent if each.code != 403}
@@ -97,8 +97,8 @@ def test_namespaced_operator_with_a_cluster_role_for_cluster_kinds(rig: Rig) -> 
 
 
 def test_operator_without_cluster_role_reports_node_state_as_unknown(rig: Rig) -> None:
-    """An operator without any ClusterRole cannot read nodes. It reports as unknown what only nodes show, and a service
-    serves nevertheless.
+    """An operator without any ClusterRole cannot read nodes. It reports as unknown everything that only nodes show.
+    Services serve nevertheless.
     """
     values = HERE, "clusterWideKinds=false"
     rig.install(*values)

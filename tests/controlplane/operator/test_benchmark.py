@@ -19,7 +19,9 @@ REPORT = {"scenario": "D(8,8)", "concurrency": 1, "requests": 10, "failed": 0, "
 
 @pytest.fixture
 def empty(rig: Rig, namespace: str) -> Iterator[str]:
-    """Yield a namespace whose Jobs are deleted at the end of the test, after which pods behave normally again."""
+    """Yield a namespace whose Jobs are deleted at the end of the test. Afterwards, simulated pods behave normally again,
+    because the kwok Stages of the test are removed.
+    """
     yield namespace
     for kind in ("BenchmarkJob", "Job"):
         for one in rig.all(kind, namespace):

@@ -45,7 +45,7 @@ def large(rig: Rig) -> Iterator[Rig]:
 
 
 def place(body: Body, name: bool = True) -> str:
-    """Return the URL of an object, or of the list of its kind in its namespace."""
+    """Return the URL of an object or, if `name` is false, of the list of its kind in its namespace."""
     metadata = body["metadata"]
     return path(body["kind"], metadata.get("namespace", ""), metadata["name"] if name else "")
 

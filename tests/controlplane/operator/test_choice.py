@@ -38,7 +38,7 @@ def learned(rig: Rig, model: str) -> None:
 
 
 def on_nodes(rig: Rig, label: str, value: str | None = "Ready") -> None:
-    """Set a label on all nodes, or remove it."""
+    """Set a label of models on all nodes to `value`; None removes the label."""
     for node in rig.all("Node", ""):
         rig.patch("Node", "", node["metadata"]["name"], {"metadata": {"labels": {f"models.ome.io/{label}": value}}})
 

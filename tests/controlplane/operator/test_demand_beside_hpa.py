@@ -37,7 +37,9 @@ def here(rig: Rig, namespace: str) -> Iterator[Followed]:
 
 
 def hpa(here: Followed, kind: str, name: str, version: str) -> None:
-    """Create the HorizontalPodAutoscaler of a user, with the minimum 2."""
+    """Create the HorizontalPodAutoscaler of a user, with the minimum 2. It scales the object of this kind, name and API
+    version.
+    """
     spec = {
         "scaleTargetRef": {"apiVersion": version, "kind": kind, "name": name},
         "minReplicas": 2,
@@ -51,7 +53,7 @@ def hpa(here: Followed, kind: str, name: str, version: str) -> None:
 
 
 def advice(here: Followed) -> str:
-    """Return the message of the condition Advice; "" without the condition."""
+    """Return the message of the condition Advice; "" if the service has no such condition."""
     return str(here.rig.condition(here.namespace, SERVICE, "Advice").get("message") or "")
 
 

@@ -55,8 +55,8 @@ def test_size_before_a_decision_is_kept_until_resume(here: Followed) -> None:
 
 @pytest.mark.timeout(900)
 def test_schedule_scales_a_service_to_zero_and_back(here: Followed) -> None:
-    """Within the time of zero groups, requests keep the service. Without requests, both roles go to zero together.
-    `ome wake` within the time, and the end of the time, bring both roles back.
+    """During the scheduled period of zero groups, groups stay as long as requests arrive. Without requests, both roles go
+    to zero together. `ome wake` during the period brings both roles back, and so does the end of the period.
     """
     rig, namespace = here.rig, here.namespace
     here.arrivals = CALM

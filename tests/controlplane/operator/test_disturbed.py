@@ -1,7 +1,11 @@
 """Services that are disturbed by every fault of a control plane end in the same state as undisturbed services.
 
-Within 30 s after the last fault, the objects and the statuses equal those of an undisturbed service, no pod of an unaffected
-group has restarted, foreign objects are unchanged, and the operator writes nothing more.
+Within 30 s after the last fault:
+
+* The objects and the statuses equal those of an undisturbed service.
+* No pod of an unaffected group has restarted.
+* Foreign objects are unchanged.
+* The operator writes nothing more.
 """
 
 import random

@@ -45,7 +45,9 @@ PLACES = {
 
 
 class Try(NamedTuple):
-    """An attempt to create an object, and a part of the message with which it is denied; "" if it is accepted."""
+    """An attempt to create an object. `said` is a part of the message with which the attempt is denied; "" if it is
+    accepted.
+    """
 
     what: str
     body: dict[str, Any]
@@ -111,7 +113,9 @@ def _of_routes() -> Iterator[Try]:
 
 @pytest.fixture(scope="module", params=PLACES)
 def exposed(installed: Rig, request: pytest.FixtureRequest) -> Iterator[tuple[Rig, str]]:
-    """Yield the cluster with the chart's rights and policies for one kind, and the kind."""
+    """Yield a pair: the cluster, with the chart's rights and policies for Ingresses or for HTTPRoutes, and the name of that
+    kind.
+    """
     rig, kind = installed, str(request.param)
     rig.cluster.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(yamls.route_crd()))
     rig.wait("HTTPRoutes can be stored", lambda: rig.is_kind_stored("HTTPRoute"))

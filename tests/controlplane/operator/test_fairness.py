@@ -13,8 +13,8 @@ from tests.support.rig import Rig
 __all__ = ["gangs"]
 SQUATS = 6
 ALONE = 60.0
-"""Seconds for which only the attacker has services: afterwards each of its gangs has failed, and some wait for their next
-attempt.
+"""Seconds for which only the attacker has services. They are enough for each of the attacker's gangs to fail, so that some
+gangs wait for their next attempt.
 """
 PATIENCE = 60.0
 """Seconds within which the newcomer has to serve. Attempts last five seconds here."""

@@ -1,6 +1,6 @@
-"""Tests of freezing and of observe mode on a real API server, whose audit log shows what is written meanwhile. During each
-kind of operation, everything is frozen and the operator is killed. After the freeze has ended, the operation completes
-correctly.
+"""Tests of freezing and of observe mode on a real API server. Its audit log shows which objects are written during a
+freeze. During each kind of operation, everything is frozen and the operator is killed. After the freeze has ended, the
+operation completes correctly.
 """
 
 from collections.abc import Iterator
@@ -48,7 +48,9 @@ def ome(rig: Rig, *words: str) -> str:
 
 
 def written(rig: Rig, mark: int, namespace: str) -> list[tuple[str, str, str]]:
-    """Return what the operator wrote in a namespace since a mark, without dry runs: verb, resource, name."""
+    """Return what the operator wrote in a namespace since the position `mark` of the audit log, without dry runs: verb,
+    resource, name.
+    """
     found = [
         item for item in rig.requests(mark) if item.is_write and item.namespace == namespace and "dryRun" not in item.uri
     ]
@@ -249,8 +251,8 @@ def test_service_selector_is_repaired_while_frozen(rig: Rig, namespace: str) -> 
 
 @pytest.mark.parametrize("how", ["annotation", "namespace", "all"])
 def test_observe_mode_writes_only_statuses(rig: Rig, namespace: str, how: str) -> None:
-    """An operator in observe mode writes only statuses, which show what it would do. The audit log contains all of its
-    writes.
+    """An operator in observe mode writes only statuses, which show what it would do. The test takes the operator's writes
+    from the audit log, so none is missed.
     """
     words = {"annotation": (), "namespace": ("--observe-namespace", namespace), "all": ("--observe",)}[how]
     rig.stop()

@@ -79,9 +79,9 @@ class Watcher:
 
 
 def test_route_follows_the_slices_and_never_targets_a_service_without_endpoints(exposed: Rig, namespace: str) -> None:
-    """During a rollout, the route moves from the Service of the first revision to that of the second, and no request is sent
-    to a Service without a ready endpoint. The route is deleted when the service is no longer exposed. The old router stays
-    for as long as Gateways may lag behind.
+    """During a rollout, the route moves from the Service of the first revision to the Service of the second revision, and
+    no request is sent to a Service without a ready endpoint. The route is deleted when the service is no longer exposed.
+    The old router stays for as long as Gateways may lag behind.
     """
     rig = exposed
     rig.create(yamls.runtime(f"rt-{namespace}"))

@@ -93,8 +93,8 @@ def test_documented_plan_becomes_ready(rig: Rig, everywhere: None, tmp_path: Pat
 
 
 def test_generated_manifests_piped_into_kubectl_become_ready(rig: Rig, everywhere: None) -> None:
-    """Two copies of TP 16 behind a router, and a disaggregated service with two prefill groups, run at the same time on
-    12 of 16 nodes.
+    """Manifests that `ome generate` writes become ready when they are piped into kubectl. Two copies of TP 16 behind a
+    router, and a disaggregated service with two prefill groups, run at the same time on 12 of 16 nodes.
     """
     options = {
         "generated-tp": ("--strategy", "tp", "--tp", "16", "--nodes", "4", "--tool-call-parser"),

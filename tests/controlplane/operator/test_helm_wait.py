@@ -24,7 +24,9 @@ LIMIT_S = 6
 
 
 class Release(NamedTuple):
-    """The result of `helm upgrade --install --wait`: whether it succeeded, its output, and the seconds that it took."""
+    """The result of `helm upgrade --install --wait`: whether the command succeeded, its output, and the seconds that it
+    took.
+    """
 
     ok: bool
     text: str

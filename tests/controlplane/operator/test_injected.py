@@ -46,7 +46,7 @@ def injected(rig: Rig, injector: Injector) -> Iterator[dict[str, str]]:
 
 
 def _called(rig: Rig, namespace: str) -> bool:
-    """Check with dry runs whether the API server sends objects of this namespace to the webhook."""
+    """Return whether the API server sends objects of this namespace to the webhook. Dry runs show this."""
     template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
     spec = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
     tried = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "tried"}, "spec": spec}

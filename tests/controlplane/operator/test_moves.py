@@ -32,8 +32,8 @@ class Row(NamedTuple):
     role: str
     """The role whose nodes are drained."""
     cause: str
-    """What happens before `kubectl drain`: "taint", "ome move", or "cordon" for nothing, because the drain cordons the node
-    itself.
+    """What the test does before `kubectl drain`. "taint" taints the nodes, and "ome move" runs that command. With "cordon"
+    the test does nothing, because the drain itself cordons the node.
     """
     size: int = 2
     engines: int = 1
@@ -78,7 +78,7 @@ class Outcome(NamedTuple):
     evictions: list[Eviction]
     before: dict[str, set[int]]
     after: dict[str, set[int]]
-    """Role -> numbers of its groups; `before` is the state before the drain."""
+    """Role -> numbers of its groups after the drain. `before` contains the same numbers before the drain."""
     left: list[str]
     """Names of the service's pods that are on the drained nodes at the end."""
     said: list[str]

@@ -54,8 +54,8 @@ def test_two_services_that_compete_for_nodes_are_not_both_partly_placed(gangs: R
 
 
 def test_holder_of_the_nodes_is_reported_before_any_pod_is_placed(gangs: Rig, namespace: str) -> None:
-    """A second service needs nodes that another service holds, and its condition names that service. No pod of the second
-    service is on a node, so nothing has to be released, and the pods stay.
+    """A second service needs nodes that another service holds. The condition of the second service names the other service
+    at once. No pod of the second service is on a node, so no node has to be released, and the pods stay.
     """
     runtime = f"full-{namespace}"
     gangs.create(yamls.runtime(runtime, size=16, gpus=8, router=False))

@@ -214,8 +214,8 @@ def test_quota_too_small_for_the_new_pods_keeps_the_old_ones(served: Rig, namesp
 
 
 def test_pod_security_level_that_refuses_serving_pods_permits_edits(served: Rig, namespace: str) -> None:
-    """A namespace gets a Pod Security level that would refuse the serving pods, too. An edit does not make this worse, so
-    the level is reported and the edit is rolled out.
+    """A namespace gets a Pod Security level that would refuse the serving pods as well as new pods. An edit does not make
+    this worse, so the status reports the level, and the edit is rolled out.
     """
     rig, before = served, uids(served, namespace)
     rig.patch("Namespace", "", namespace, {"metadata": {"labels": {ENFORCE: "restricted"}}})

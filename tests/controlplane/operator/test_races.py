@@ -40,7 +40,7 @@ class Racer(NamedTuple):
     engines: int
     comes: float
     serves: float
-    """Seconds for which it serves before its user deletes it."""
+    """Seconds for which the service serves before its user deletes it."""
 
     @property
     def nodes(self) -> int:
@@ -243,8 +243,8 @@ def kills(seed: int) -> bool:
 @pytest.mark.parametrize("seed", range(RACES))
 def test_competing_services_all_serve_in_the_end(gangs: Rig, namespace: str, seed: int) -> None:
     """Services that are created at about the same time compete for nodes, and each serves in the end. In every fourth race,
-    the operator is killed; in every second race, there is also a service that can never fit. Meanwhile a service that
-    already serves is rolled out, recycled or loses a rank, and serves again.
+    the operator is killed; in every second race, there is also a service that can never fit. During the race, a service
+    that already serves is rolled out, recycled or loses a rank, and serves again.
     """
     race, beside = Race(gangs, namespace, seed), BESIDE[seed // 4 % len(BESIDE)]
     runtimes, began = race.prepare(), time.monotonic()

@@ -1,7 +1,7 @@
 """Tests of lost and hanging ranks: each failure causes one recycle of one group, even if the operator is killed.
 
-Simulated kubelets restart and lose nothing by themselves, so the tests write the exit of a container or a leader that is not
-ready into the status of the pod, as a kubelet does.
+Simulated kubelets restart and lose nothing by themselves. So the tests write failures into the status of a pod as a kubelet
+does: the exit of a container, or a leader that is not ready.
 """
 
 import itertools
@@ -98,7 +98,7 @@ FAULTS = {  # The drain is first, because the disruption budget permits it only 
 
 
 def test_each_failure_causes_one_recycle_of_one_group(rig: Rig, namespace: str) -> None:
-    """All faults happen at the same time, each in another group. One more group and the decoder are not affected."""
+    """Each fault recycles its own group once. All faults happen at once; one more group and the decoder have none."""
     parts = {"minReplicas": len(FAULTS) + 1, "lifecycle": QUICK}
     rig.create(yamls.service(namespace, NAME, "r-pairs", "engine", "decoder", "router", engine=parts))
     settled(rig, namespace)
@@ -247,7 +247,7 @@ def test_lost_node_causes_one_recycle_of_each_of_its_groups(
 
 @pytest.mark.parametrize("down", [False, True], ids=["operator-runs", "operator-down"])
 def test_ranks_with_a_foreign_template_change_are_recreated(rig: Rig, namespace: str, account: Account, down: bool) -> None:
-    """A template is edited while a rank is lost. Its group, and no other, is created again from the right template."""
+    """A template is edited while a rank is lost. Only the group of this rank is created again, from the right template."""
     rig.create(yamls.service(namespace, NAME, "r-pairs", engine={"minReplicas": 2, "lifecycle": QUICK}))
     settled(rig, namespace)
     before = pods(rig, namespace)

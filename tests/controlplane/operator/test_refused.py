@@ -31,8 +31,8 @@ def uids(rig: Rig, namespace: str) -> set[str]:
 
 def test_edit_with_a_removed_flag_leaves_serving_pods_unchanged(rig: Rig, namespace: str) -> None:
     """An edit adds a flag that the engine no longer knows. Nothing is rolled out, and the message states the rule, the fix
-    and how to override the rule. Meanwhile the service can still be scaled. The annotation that overrides the rule rolls the
-    edit out.
+    and how to override the rule. While the edit waits, the service can still be scaled. The annotation that overrides the
+    rule rolls the edit out.
     """
     name = f"refused-{namespace}"
     rig.create(runtime(name, GOOD))

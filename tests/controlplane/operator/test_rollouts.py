@@ -19,8 +19,8 @@ from tests.support.pod_history import Film, recording
 from tests.support.rig import Manifest, Rig
 
 FULL = bool(os.environ.get("OME_SOAK"))
-"""With OME_SOAK, all cases run, also with a pause and with a third revision. Otherwise only those run in which groups are
-drained at most once.
+"""With OME_SOAK, all cases run, including those with a pause and with a third revision. Otherwise, only the cases run in
+which groups are drained at most once.
 """
 SLOW = {"annotations": {stages.START_DELAY: "2s"}}
 PATIENCE_S = 90.0

@@ -262,8 +262,8 @@ SUB_PATHS: dict[str, Manifest] = {
 @pytest.mark.parametrize("kind", BOXES)
 @pytest.mark.parametrize("row", SUB_PATHS)
 def test_no_directory_is_made_below_a_mounted_directory(tenant: Token, installed: Rig, row: str, kind: str) -> None:
-    """A mount of a directory of the node has no subPath, because the kubelet creates a missing subPath as root, also for a
-    mount that is readOnly. The API server itself refuses both fields in ephemeral containers.
+    """A mount of a directory of the node has no subPath, because the kubelet creates a missing subPath as root, even if the
+    mount is readOnly. The API server itself refuses both fields in ephemeral containers.
     """
     mount = {"name": "v", "mountPath": "/sub", "readOnly": True, **SUB_PATHS[row]}
     box = {"name": "x", "image": "i", "env": [{"name": "NAME", "value": "x"}], "volumeMounts": [mount]}

@@ -28,7 +28,7 @@ class Tenant:
         self.rig, self.token, self.victim = rig, token, victim
 
     def makes(self, body: Manifest) -> str:
-        """Create the object. Return the message with which the API server refuses it, or "" if the object was created."""
+        """Create the object. Return the message with which the API server refuses it; "" if it was created."""
         code, words = self.token.send("POST", path(body["kind"], MINE), body)
         assert code in (201, 403, 422), (code, words)
         return words

@@ -74,8 +74,8 @@ async def test_any_character_can_be_applied(client: Client) -> None:
 
 @pytest.mark.parametrize("kind", CONTENT)
 async def test_apply_without_uid_creates_and_never_changes_an_existing_object(client: Client, kind: str) -> None:
-    """An apply without a UID only creates an object, and never changes one that exists. It is one atomic request, because it
-    names a resourceVersion that no object has.
+    """An apply without a UID creates an object, and never changes an object that exists. It is one atomic request: it names
+    a resourceVersion that no object has, so the API server refuses it if the object exists.
     """
     wanted = manifest(kind)
     first = await client.apply(wanted)

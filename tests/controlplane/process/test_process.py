@@ -183,8 +183,8 @@ async def test_service_deleted_while_the_api_server_is_down_is_removed_from_memo
     one = start(patient=True)
 
     async def are_counted() -> bool:
-        """Return whether the operator counts as many services as exist. Services of earlier tests may still be removed
-        meanwhile.
+        """Return whether the operator counts as many services as exist now. The number may fall, because services of
+        earlier tests may still be being removed.
         """
         metrics = (await one.get("/metrics", one.metrics))[1].splitlines()
         counted = sum(float(line.split()[-1]) for line in metrics if line.startswith("ome_services{"))

@@ -27,7 +27,7 @@ def told(one: InferenceService, deps: Deps, seen: Observed, now: datetime) -> Pl
 
 
 def numbers(requests: float) -> ServiceNumbers:
-    """Return numbers of every kind, also zeros and fractions."""
+    """Return numbers of every kind, including zeros and fractions."""
     histogram = ((0.4, 31.0), (0.6, 9.0))
     load = LeaderLoad(0.0, 7, 0, 0, 0.41234)
     work = WorkRates(0.0, 60.0, {"outputTokens": 1e-5, "promptTokens": 2.0**53}, {"firstToken": histogram})
