@@ -1,5 +1,4 @@
-"""A service may be frozen at any moment. Whatever happens meanwhile, no object that determines pods is written until the
-freeze ends.
+"""A service may be frozen at any moment. Whatever happens during the freeze, no object that determines pods is written.
 
 The world checks the law `a_service_that_is_held_is_only_told_of` at every reconciliation.
 """
@@ -131,7 +130,7 @@ def groups(world: World) -> dict[str, dict[str, Any]]:
 
 def proven(before: dict[str, dict[str, Any]], after: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """Check that the stored groups `before` and `after` a period of a freeze differ only in groups whose first start was
-    recorded in it. Return `after`.
+    recorded during that period. Return `after`.
     """
     assert before.keys() <= after.keys()
     changed = {name for name, one in after.items() if one != before.get(name)}

@@ -285,7 +285,7 @@ def test_gangs_fit_after_foreign_pods_end(found: list[Service], number: int, str
 
 def test_service_rarely_attempts_nodes_held_by_foreign_pods() -> None:
     """A service wants nodes that pods of other users hold. The operator remembers these nodes, so the service rarely takes
-    nodes from others in a vain attempt; otherwise it would do so after every timeout.
+    nodes from other services in a vain attempt. Without this record, it would do so after every timeout.
     """
     service = Service("s", {"prefill": 1}, {"prefill": 4})
     cluster = Cluster({f"n{at}": "a" for at in range(4)}, [service], 1)

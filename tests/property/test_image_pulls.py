@@ -25,8 +25,8 @@ simulation notices that the wait begins and that it ends."""
 
 
 def watched(world: PullingWorld, limit: int) -> None:
-    """Check every plan before the simulated world carries it out: at most `limit` Jobs pull images at the same time, only
-    onto nodes with pods of the service, and no pod or workload is removed meanwhile.
+    """Check every plan before the simulated world carries it out. While images are pulled, at most `limit` Jobs pull at the
+    same time, only onto nodes with pods of the service, and no pod or workload is removed.
     """
 
     def check(plan: Plan) -> None:

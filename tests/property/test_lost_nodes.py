@@ -70,7 +70,7 @@ def take(race: Race, names: list[str], count: int) -> None:
 
 
 def used(race: Race, name: str) -> list[str]:
-    """Return the nodes of a service, without those of terminating pods."""
+    """Return the node of each pod of a service that is on a node and not terminating, in alphabetical order."""
     return sorted(pod.node for pod in race.worlds[name].pods.values() if pod.node and not pod.deleting)
 
 
@@ -131,8 +131,9 @@ def test_of_two_services_that_have_lost_ranks_one_serves_again(size: int, lost: 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_service_that_cannot_serve_releases_its_nodes_to_a_waiting_one(seed: int) -> None:
-    """A service has 4 of 5 nodes, of which 2 are lost. It holds the remaining nodes without serving when another service is
-    created, and releases them. When the lost nodes are back, it waits for admission like any other service.
+    """A service has 4 of 5 nodes. Two of its nodes are lost, so it holds the other two without serving. When another
+    service is created, it releases these two nodes. When the lost nodes are back, it waits for admission like any other
+    service.
     """
     small = Shape(size=1, engines=1, decoders=1, router=False)
     race = Race({"a": Shape(size=2, engines=1, decoders=1, router=False), "b": small}, 5, seed)
@@ -207,8 +208,8 @@ def test_group_that_serves_without_a_rank_keeps_its_nodes(seed: int) -> None:
 
 
 def test_group_with_a_ready_leader_keeps_its_nodes() -> None:
-    """A group whose leader is ready stays on its nodes. Its recovery policy recycles nothing, and it is Pending because one
-    of its pods cannot terminate on a node that does not report.
+    """A group whose leader is ready stays on its nodes. The recovery policy of this group recycles nothing. The group is
+    Pending, because one of its pods cannot terminate on a node that does not report.
     """
     shape = Engines(size=3, engines=1, router=False, lifecycle=(("restartPolicy", "None"),))
     race, world, comes = beside(shape, 3, 1)

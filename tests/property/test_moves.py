@@ -179,8 +179,8 @@ def test_serving_group_is_deleted_only_if_others_serve_or_spec_allows_it(shape: 
 @STORIES
 @given(movable(st.integers(1, 3)), st.integers(0, 4), seeds)
 def test_ome_move_places_no_group_on_the_named_node(shape: Movable, spare: int, seed: int) -> None:
-    """`ome move` names one node after another, with or without `--now`, and there may be too few other nodes. Nobody cordons
-    the nodes, and nothing else happens but restarts of the operator. No pod is created on a named node.
+    """`ome move` names one node after another, with or without `--now`. There may be too few other nodes, nobody cordons
+    the named nodes, and the operator restarts at times. No pod is created on a named node.
     """
     fleet, chance = serving(replace(shape, moves=()), spare=spare, seed=seed), random.Random(seed)
 

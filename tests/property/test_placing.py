@@ -101,8 +101,8 @@ def test_nodes_released_by_a_rollout_are_reserved_for_it() -> None:
 
 
 def test_new_service_with_higher_priority_creates_its_pods_immediately() -> None:
-    """A new service with a higher PriorityClass than the waiting services creates its pods at once, because preemption only
-    considers pods that exist. With the same PriorityClass, the new service waits, too.
+    """A new service with a higher PriorityClass than the waiting services creates its pods at once, because the scheduler
+    preempts only for pods that exist. A new service with the same PriorityClass as the waiting services waits.
     """
     shape = Shape(size=2, engines=1, decoders=1, router=False)
 

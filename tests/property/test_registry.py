@@ -109,8 +109,8 @@ def test_only_complete_groups_are_added_to_the_router(
 def test_worker_of_a_serving_leader_is_removed_at_most_once(
     some: list[Pod], listed: list[Worker], memory: WorkerMemory
 ) -> None:
-    """The worker of a leader that can serve is removed from a router at most once, to be added again with corrected
-    properties. Afterwards it stays.
+    """The worker of a leader that can serve is removed from a router at most once. This happens only if the worker has to
+    be added again with corrected properties. Afterwards it stays.
     """
     first = reconcile(some, listed, memory, TERMS, NOW)
     after = carried_out(listed, first)

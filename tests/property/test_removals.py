@@ -24,9 +24,10 @@ class Use(NamedTuple):
 
     way: str
     target: str
-    """Digest of the directory that is mounted; "" for none."""
+    """Digest of the directory that is mounted; "" if the pod or revision mounts none."""
     alive: bool
-    """Whether the reference counts: it is that of a revision, or of a pod that has not ended."""
+    """Whether the reference counts. References of revisions always count, and those of pods count until the pod has ended.
+    """
 
     def pod(self) -> dict[str, Any]:
         """Return the pod spec."""

@@ -235,8 +235,8 @@ def test_new_slice_that_loses_all_leaders_starts_again() -> None:
 @settings(max_examples=300 if SOAK else 12)
 @given(BIG, seeds, st.lists(st.integers(0, 12), max_size=2))
 def test_service_keeps_its_capacity_during_a_rollout(shape: Shape, seed: int, kills: list[int]) -> None:
-    """During a rollout, the service always has the capacity that its strategy guarantees, also if the operator restarts. The
-    simulated world checks order, draining and surge.
+    """During a rollout, the service always has the capacity that its strategy guarantees, even if the operator restarts.
+    The simulated world checks order, draining and surge.
     """
     world = World(shape.service(), shape.deps(), seed)
     world.settle()

@@ -34,7 +34,7 @@ def worker_sets(world: World) -> int:
 def test_scaling_affects_only_the_highest_numbered_groups(
     shape: Shape, changes: list[tuple[int, int]], seed: int, lag: int
 ) -> None:
-    """Scaling creates or removes only the groups with the highest numbers, also if the number changes back before the
+    """Scaling creates or removes only the groups with the highest numbers, even if the number changes back before the
     scaling has ended. The simulated world checks at each deletion that leaders are deleted before workers.
     """
     world = World(shape.service(), shape.deps(), seed)

@@ -143,7 +143,7 @@ better = st.fixed_dictionaries({name: st.floats(1.0, 4.0) for name in ("bandwidt
 def test_a_better_gpu_is_never_slower(
     place: ServingStack, worker: Worker, mode: str, batch: float, load: Load, times: dict[str, float]
 ) -> None:
-    """More bandwidth, FLOPS or links of a GPU of the same family never make a step longer."""
+    """A GPU of the same family with more bandwidth, more FLOPS or faster links never makes a step take longer."""
     fast = improved(place, times)
     for slow, quick in (
         (steps.decoder(each, worker, load.prompt, shipped_constants(), mode)(batch) for each in (place, fast)),
