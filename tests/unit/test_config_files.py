@@ -1,5 +1,5 @@
-"""Tests of the YAML files that users apply: they can be parsed, they fit each other, and the pinned images support all of
-their contents.
+"""Tests of the YAML files that users apply: the files can be parsed, they fit each other, and the pinned images support
+everything in them.
 """
 
 import pytest

@@ -61,8 +61,8 @@ def with_foreign(observed: Observed) -> Observed:
     ids=str,
 )
 def test_foreign_objects_do_not_change_any_reconciliation(shape: Shape) -> None:
-    """While a service starts, rolls out an edit, and is complete, each pass has the same plan with and without these
-    objects.
+    """Foreign objects change no reconciliation. While a service starts, rolls out an edit and is complete, each pass has
+    the same plan with and without the copies of its objects.
     """
     world, passes = World(shape.service(), shape.deps(), 1), 0
     for edit in (lambda: None, lambda: world.edit(deps=replace(shape, image="b").deps())):
@@ -97,7 +97,7 @@ def copied_body(body: Manifest) -> list[Manifest]:
 
 
 def beside(cluster: Cluster) -> Cluster:
-    """Add the copies to the cluster; their routers answer, too."""
+    """Add the copies to the cluster. Routers among the copies answer requests for their summaries, too."""
     for kind in (*KINDS, "Pod"):
         for body in list(cluster.objects[kind]):
             for copy in copied_body(body):

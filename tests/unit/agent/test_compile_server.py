@@ -18,11 +18,13 @@ from ome_operator.core.weights.compile_caches import SOCKET
 from tests.support.compile_caches import CPU, Node, Pod, serving
 
 LONG = "n" * 63
-"""The longest name of a namespace. The path of its sockets exceeds what an address can hold."""
+"""The longest name that a namespace may have. The path of a socket in this namespace is longer than the address of a socket
+can be.
+"""
 
 
 async def sealed(node: Node, name: str = "first", namespace: str = "team") -> Pod:
-    """Return a pod that has compiled something and handed it over."""
+    """Return a pod that has compiled something, and whose cache the agent has received."""
     pod = node.pod(name, namespace)
     await node.look()
     await pod.load()
@@ -53,7 +55,9 @@ async def test_restarted_agent_serves_the_same_caches(tmp_path: Path) -> None:
 
 
 async def test_engine_that_starts_before_the_socket_exists_still_seals_its_cache(tmp_path: Path) -> None:
-    """The kubelet creates the directory when the first pod starts, and the agent finds it a few seconds later."""
+    """An engine that starts before the agent's socket exists still hands over its cache. The kubelet creates the directory
+    of the socket when the first pod starts, and the agent finds the directory a few seconds later.
+    """
     async with serving(tmp_path) as node:
         first = node.pod("first")
         assert "no agent of this node keeps compile caches of this engine yet" in await first.load(attempts=1000)

@@ -32,12 +32,12 @@ class Disk:
         return place
 
     def receive(self, place: CachePlace, data: bytes, hardware: str = HERE) -> int:
-        """Hand over an archive in parts of 7 bytes."""
+        """Pass an archive to the store in parts of 7 bytes, as a pod hands it over."""
         parts = iter([data[at : at + 7] for at in range(0, len(data), 7)])
         return self.store.receive(place, hardware, lambda _: next(parts, b""))
 
     def load(self, place: CachePlace, hardware: str = HERE) -> bytes:
-        """Return what a pod gets."""
+        """Return the archive that a pod at this place receives from the store."""
         self.now += 60
         with self.store.load(place, hardware) as (file, size):
             data = file.read()
@@ -52,7 +52,7 @@ def sealed(text: bytes = b"code") -> bytes:
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Disk]:
-    """Yield an empty disk. Nothing that is not complete remains on it."""
+    """Yield an empty disk. After the test, check that no incomplete archive remains on the disk."""
     made = Disk(tmp_path)
     yield made
     assert not list(tmp_path.rglob(".new-*"))

@@ -1,4 +1,4 @@
-"""Tests that slow downloads of one namespace do not block those of other namespaces forever (S8 of the review)."""
+"""Tests that slow downloads of one namespace do not block the downloads of other namespaces forever (S8 of the review)."""
 
 import asyncio
 from contextlib import suppress

@@ -104,8 +104,8 @@ async def test_exception_for_one_model_makes_only_this_model_failed(case: str, t
     "body", [{}, {"metadata": 5}, {"metadata": {"uid": "u", "name": []}, "spec": 5}, {"metadata": None}]
 )
 def test_unparsable_model_does_not_stop_other_models(body: dict[str, Any]) -> None:
-    """If the agent cannot parse a model, it continues with the other models. Meanwhile it offers no directory for removal,
-    because it does not know to which directories the unreadable model refers.
+    """If the agent cannot parse a model, the agent continues with the other models. As long as the model cannot be parsed,
+    the agent offers no directory for removal, because the model may refer to any directory.
     """
     agent = Agent(AgentSettings(node="n"), FakeApi({}))
     agent.handle_object("BaseModel", body)
@@ -137,8 +137,8 @@ async def test_no_directory_is_offered_for_removal_while_a_model_is_unparsable(t
 
 
 def test_models_above_the_namespace_limit_are_not_downloaded(tmp_path: Path) -> None:
-    """An agent only processes the oldest models of a namespace, up to the limit, whatever the order in which it sees them
-    after a restart.
+    """An agent processes only the oldest models of a namespace, up to the limit. After a restart, the order in which the
+    agent sees the models makes no difference.
     """
     agent = Agent(AgentSettings(node="n", roots=(str(tmp_path),), policy=AgentPolicy(models_per_namespace=2)), FakeApi({}))
 

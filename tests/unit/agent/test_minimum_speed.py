@@ -45,7 +45,7 @@ async def test_slow_but_steady_download_is_fast_enough() -> None:
 
 
 async def test_time_spent_by_the_reader_does_not_count_for_the_minimum_speed() -> None:
-    """Only the time that the source takes counts for the minimum speed. The reader may be slow itself: its node may have its
-    own `agent.bandwidthMBps`, or a slow disk.
+    """Only the time that the source takes counts for the minimum speed. The reader may be slow itself, because its node has
+    a slow disk or its own limit `agent.bandwidthMBps`.
     """
     assert await Slow(0.001, 1024).read(1000, ours=100.0) == 1_024_000

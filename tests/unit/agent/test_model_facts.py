@@ -24,8 +24,8 @@ def written(folder: Path, count: int, length: int = SIZE) -> None:
 
 
 def test_oversized_safetensors_headers_are_not_kept_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A safetensors header that is longer than that of any real model is not kept in memory. Reported: 256 headers of 100 MB
-    were in memory at the same time, and the agent has 2 GiB.
+    """A safetensors header that is longer than the header of any real model is not kept in memory. Reported: 256 headers of
+    100 MB were in memory at the same time, and the agent has 2 GiB.
     """
     monkeypatch.setattr(model_facts, "MAX_HEADER_BYTES", 10 * SIZE)
     read: list[str] = []

@@ -42,8 +42,8 @@ def cached(path: Path) -> int:
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """Yield a folder on a file system whose files can be dropped from the page cache (those of tmpfs cannot). Skip the test
-    if there is none.
+    """Yield a folder on a file system whose files can be dropped from the page cache, which is not possible on tmpfs. Skip
+    the test if this machine has no such file system.
     """
     probe = written(tmp_path / "probe", {"file": MIB}) / "file"
     if cached(probe):
@@ -124,8 +124,8 @@ def test_prefetched_inactive_pages_count_as_used(disk: Path, monkeypatch: pytest
 
 
 def test_prefetched_pages_of_another_directory_are_kept(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Weights of another directory that were read ahead stay in the page cache. Their pages are inactive until an engine
-    reads them, so they would otherwise count as free memory.
+    """If weights of another directory were read ahead, they stay in the page cache. Their pages are inactive until an
+    engine reads the weights, so the pages would otherwise count as free memory.
     """
     root, reserve = written(disk / "m", {"a.safetensors": 2 * BLOCK}), int(PLENTY.total * RESERVED_SHARE)
     monkeypatch.setattr(page_cache, "memory", lambda: PLENTY._replace(free=reserve + BLOCK, inactive_file=3 * BLOCK))

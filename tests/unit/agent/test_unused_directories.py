@@ -48,7 +48,10 @@ class Clocked:
         self._named = {str(home / NEW)}
 
     async def says(self, seconds: float = 0.0, offer: bool = True, also: str = "") -> list[dict[str, Any]]:
-        """Let this many seconds pass, and return the entries of the node's record."""
+        """Let this many seconds pass, and return the entries of the node's record about unused directories. `offer` is
+        whether they may be offered for removal, and `also` a directory to which a model refers, in addition to those of the
+        test.
+        """
         self.now += seconds
         self.it.mark_outdated()
         await self.it.scan()

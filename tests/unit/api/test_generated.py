@@ -96,7 +96,9 @@ def test_printed_columns_begin_with_the_most_important_and_end_with_url() -> Non
 
 
 def test_wide_output_has_columns_for_pinned_revisions() -> None:
-    """`kubectl get isvc -o wide` shows the revision to which the service is pinned, and those of its model and runtime."""
+    """`kubectl get isvc -o wide` shows three revisions: the one to which the service is pinned, and the revisions of its
+    model and of its runtime.
+    """
     (service,) = (kind for kind in KINDS if kind.kind == "InferenceService")
     wide = {column.name: column.path for column in service.columns if column.wide}
     assert wide == {

@@ -70,7 +70,9 @@ def test_long_uri_is_parsed_quickly() -> None:
     ],
 )
 def test_address_of_another_form_is_refused_with_the_right_uri(uri: str, meant: str) -> None:
-    """The URI in the answer is accepted itself."""
+    """An address that is not written as a URI of OME is refused, and the message proposes the right URI. The proposed URI
+    is accepted itself.
+    """
     one = Model.parse({"metadata": {"name": "a"}, "spec": {"storage": {"storageUri": uri}}})
     assert isinstance(one, Invalid) and one.why == f"spec.storage.storageUri is refused: write {meant}"
     test_known_storage_uri_schemes_are_accepted(meant)

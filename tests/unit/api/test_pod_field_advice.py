@@ -29,7 +29,9 @@ def test_misnamed_pod_field_suggests_the_right_name(type_: str, written: str, me
 
 
 def test_only_existing_fields_are_suggested() -> None:
-    """No field of any type is proposed for another type that does not have it."""
+    """If a field of one type is written into another type, the message never proposes a field that the other type does not
+    have.
+    """
     everything = {name for type_ in _types() for name in fields(type_)}
     proposed = 0
     for type_ in _types().keys() - {POD, CONTAINER}:

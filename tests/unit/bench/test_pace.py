@@ -30,8 +30,8 @@ def test_samples_are_taken_until_the_end_of_the_block() -> None:
 
 
 def test_samples_end_with_the_benchmark() -> None:
-    """The process that samples the machine's speed ends with the benchmark, even if the benchmark was killed: it stops
-    when its parent is another process than the process that started it.
+    """The process that samples the machine's speed ends with the benchmark, even if the benchmark was killed. The process
+    stops when it has another parent than the process that started it.
     """
     words = [sys.executable, "-m", "bench.pace", str(os.getppid())]
     done = subprocess.run(words, cwd=ROOT, check=True, timeout=20, stdout=subprocess.PIPE)

@@ -156,7 +156,9 @@ if __name__ == "__main__":
     args = parser.parse_args()
     run_benchmark(args)
 """
-"""Looks like `sglang/bench_serving.py` of 0.5.6.post1 where `inside` touches it: the program alone reads arguments."""
+"""A stand-in for `sglang/bench_serving.py` of 0.5.6.post1. It has only what `inside` uses: in that version, arguments are
+read only if the file runs as a program.
+"""
 
 
 @pytest.fixture
@@ -170,8 +172,8 @@ def older(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_benchmark_module_of_older_sglang_versions_is_found(older: None, tmp_path: Path) -> None:
-    """The program finds the benchmark in older versions of SGLang, too. That of 0.5.6.post1 has no registry of data sets and
-    no options for sampling parameters.
+    """The program finds the benchmark in older versions of SGLang, too. The benchmark of 0.5.6.post1 has no registry of
+    data sets and no options for sampling parameters.
     """
     words = ["--backend", "sglang", "--temperature", "0.6", "--top-p", "0.9", "--disable-ignore-eos"]
     asked = {**run(2), "args": ["--num-prompts", "2", "--dataset-name", "random-ids", "--tokenize-prompt"]}

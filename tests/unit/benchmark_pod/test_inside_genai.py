@@ -1,5 +1,5 @@
-"""Tests of a BenchmarkJob in an image of genai-bench. A stub replaces genai-bench; its options and results are those of
-version 0.0.5.
+"""Tests of a BenchmarkJob in an image of genai-bench. A stub with the options and results of version 0.0.5 replaces
+genai-bench.
 """
 
 import json

@@ -95,7 +95,7 @@ def _told(kind: str, uid: str, name: str, models: list[str], version: int) -> di
 
 def test_node_event_computes_label_names_only_of_its_models(monkeypatch: pytest.MonkeyPatch) -> None:
     """An event of a node computes the names of labels only for models whose labels the node has. Previously, it computed
-    those of all models, which stopped an operator with 300 nodes and 207 models for ten seconds.
+    the names for all models, which stopped an operator with 300 nodes and 207 models for ten seconds.
     """
     told = QueuedEvents()
     for number in range(50):

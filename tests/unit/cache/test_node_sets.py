@@ -13,7 +13,9 @@ NODES = st.sampled_from([f"node-{number}" for number in range(6)])
 
 @given(st.lists(st.tuples(st.sampled_from(["hold", "drop", "go"]), NODES, st.integers(0, 2)), max_size=40))
 def test_sets_of_nodes_equal_sets_of_names(steps: list[Any]) -> None:
-    """Nodes enter and leave three sets, and vanish, after which their numbers are used by other nodes."""
+    """Three sets of nodes always equal three sets of the nodes' names. The equality holds while nodes enter and leave the
+    sets, and when the number of a deleted node is used for another node.
+    """
     numbers = NodeNumbers()
     sets = [NodeSet(numbers) for _ in range(3)]
     wanted: list[Any] = [set() for _ in range(3)]

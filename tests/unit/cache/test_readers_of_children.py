@@ -99,7 +99,7 @@ def readers() -> Iterator[str]:
 
 
 def _own_nodes(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[ast.AST]:
-    """Yield the nodes of a function without those of functions within it."""
+    """Yield the syntax nodes of a function, without the nodes of functions that are defined in it."""
     todo: list[ast.AST] = [*function.body]
     while todo:
         node = todo.pop()

@@ -13,8 +13,8 @@ ON_NODE = {"nodeName": "n"}
 
 
 def test_steps_of_a_normal_start_are_only_reported() -> None:
-    """Nothing is decided when a pod is created, or when its containers run. When it comes to a node, is refused by the
-    scheduler, or has a problem, its service is reconciled soon.
+    """No reconciliation follows at once when a pod is created, or when its containers run, because nothing has to be
+    decided. When the pod is bound to a node, is refused by the scheduler or has a problem, its service is reconciled soon.
     """
     told = QueuedEvents()
     assert told.see("Pod", "a", metadata=child_labels()) == [(SERVICE, REPORTED)]
@@ -34,7 +34,10 @@ def test_a_rank_that_starts_beside_a_ready_leader_is_not_only_reported() -> None
 
 
 def test_the_first_report_about_a_template_is_only_reported() -> None:
-    """If a pod of the StatefulSet is ready, the new template may be the edit of somebody else."""
+    """The first report of a StatefulSet about its template is only reported. A later report of another template causes a
+    reconciliation, because somebody may have edited the StatefulSet. So does the first report if a pod of the StatefulSet
+    is ready already.
+    """
     told = QueuedEvents()
     status = {"observedGeneration": 1, "updateRevision": "w-1"}
     owner = {"ownerReferences": [{"controller": True, "kind": "StatefulSet", "name": "w", "uid": "uid-w"}]}
@@ -49,7 +52,10 @@ def test_the_first_report_about_a_template_is_only_reported() -> None:
 
 
 def test_the_first_report_about_a_template_is_urgent_while_pods_of_another_template_start() -> None:
-    """Somebody edits the StatefulSet: first its generation changes, then the StatefulSet controller reports the template."""
+    """The first report about a template causes a reconciliation if pods of another template are starting, because somebody
+    has then edited the StatefulSet. First its generation changes, and then the StatefulSet controller reports the new
+    template.
+    """
     told = QueuedEvents()
     labels = child_labels()["labels"] | {keys.TEMPLATE: "w-1"}
     owner = {"ownerReferences": [{"controller": True, "kind": "StatefulSet", "name": "w", "uid": "uid-w"}]}
@@ -61,7 +67,9 @@ def test_the_first_report_about_a_template_is_urgent_while_pods_of_another_templ
 
 
 def test_a_pod_that_is_created_beside_ready_pods_is_not_only_reported() -> None:
-    """When a group is moved, added or removed, the plan depends on which pods exist."""
+    """A pod that is created while pods of another group are ready causes a reconciliation, because a group is being moved,
+    added or removed. The plan then depends on which pods exist.
+    """
     told = QueuedEvents()
     ready = {"conditions": [{"type": "Ready", "status": "True"}]}
     labels = child_labels()["labels"] | {keys.COMPONENT: "engine"}

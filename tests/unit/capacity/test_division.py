@@ -119,7 +119,9 @@ def test_expert_copies_fill_gpus_evenly_or_are_spare() -> None:
     ],
 )
 def test_key_value_heads_are_divided_or_copied_evenly(number: int, gpus: int, fits: bool) -> None:
-    """Phi-4 has 40 heads and 10 key-value heads: engines end at TP 8. Latent attention has no heads to divide."""
+    """Key-value heads have to be divided evenly among the GPUs, or copied evenly to them. Phi-4, for example, has 40 heads
+    and 10 key-value heads, and engines exit with TP 8. Latent attention has no heads to divide.
+    """
     attention = Attention(heads=40 * 4, kv_heads=number)
     model = ModelFacts("x", K2.facts.model_copy(update={"attention": attention}), None, ())
     found = find_uneven_heads(model, gpus)

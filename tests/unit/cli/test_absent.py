@@ -43,7 +43,9 @@ def test_unknown_command_suggests_the_intended_one(words: str, meant: str) -> No
     ],
 )
 def test_file_wildcards_are_suggested_only_for_repeatable_options(words: str) -> None:
-    """`-f` follows the log in `ome logs`, and other commands read a single file or none."""
+    """The message about an unexpected argument suggests repeating `-f` only for a command that accepts several files. In
+    `ome logs`, `-f` follows the log, and the other commands of this test read a single file or none.
+    """
     done = CliRunner().invoke(app, words.split())
     assert done.exit_code == 2 and "unexpected extra argument" in done.output and "Repeat -f" not in done.output
 

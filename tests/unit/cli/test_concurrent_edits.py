@@ -183,7 +183,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def ome(api: Cluster, words: str) -> str:
-    """Run a command in a thread of its own. Return the message with which it refuses, or ""."""
+    """Run a command in a thread of its own. Return the message with which the command refuses to act; "" if it succeeds."""
     done = []
 
     def run() -> None:
@@ -246,7 +246,9 @@ def test_freeze_written_during_a_thaw_is_kept() -> None:
 @pytest.mark.parametrize("words", ["move svc decode/1", "pause svc", "scale svc --undo", "thaw svc", "wake svc"])
 @pytest.mark.parametrize("times", [1, 5, 6])
 def test_conflicting_edit_is_retried_up_to_six_times(words: str, times: int) -> None:
-    """Another client changes the object before this number of writes."""
+    """A command repeats its edit if another client has changed the object in between, up to six times in all. The sixth
+    conflict ends the command with a message, and the object stays unchanged.
+    """
     api, left = Cluster(), [times]
 
     def patched(call: Call) -> Manifest | Exception:
@@ -268,8 +270,9 @@ def test_every_tested_command_changes_an_object(words: str) -> None:
 
 
 def test_every_command_that_writes_an_object_is_tested() -> None:
-    """A command writes with `patch_read` what it has computed from an object, and with `patch_merge` only what does not
-    depend on the object.
+    """Every module of a command that writes an object is listed in EDITS or CONSTANTS, so that a test covers it. A command
+    uses `patch_read` to write what it has computed from an object, and `patch_merge` only for values that do not depend on
+    the object.
     """
     found: dict[str, set[str]] = {"patch_read": set(), "patch_merge": set()}
     root = Path(ome_operator.cli.__file__).parent

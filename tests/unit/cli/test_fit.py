@@ -164,7 +164,9 @@ def test_invalid_services_are_named_and_the_others_are_checked(cluster: dict[str
 def test_fit_of_an_unstartable_edit_does_not_use_the_running_revision(
     cluster: dict[str, Any], file: str, part: dict[str, Any]
 ) -> None:
-    """The stored revision of an existing service says nothing about an edit that cannot start."""
+    """`ome fit` of an edit that cannot start reports why, and does not use the running revision of the service instead. The
+    stored revision says nothing about this edit.
+    """
     (written,) = yaml.safe_load_all(Path(file).read_text())
     stored = {**written, "metadata": {**written["metadata"], "uid": parts.UID, "resourceVersion": "1", "generation": 1}}
     others = [*cluster["ClusterBaseModel"], *cluster["ClusterServingRuntime"]]

@@ -107,7 +107,7 @@ def test_every_class_that_a_name_may_stand_for_is_listed() -> None:
 
 
 def below(spec: type[Spec]) -> Iterator[type[Spec]]:
-    """Yield a class and all classes of its fields, also of those in lists and maps."""
+    """Yield a class and all classes of its fields, including those in lists and maps."""
     found, left = {spec}, [spec]
     while left:
         types = [field.annotation for field in left.pop().model_fields.values()]
@@ -222,7 +222,9 @@ def renamed() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def test_misspelled_required_field_is_one_error(tmp_path: Path) -> None:
-    """A required field whose name is misspelled is not reported as missing, too."""
+    """A required field whose name is misspelled causes one error about the spelling, and no second error that the field is
+    missing.
+    """
     found = {case: refused(tmp_path, body) for case, body in renamed()}
     named = {case: parts for case, parts in found.items() if any(part.remedy.startswith("write ") for part in parts)}
     assert len(found) > 30 and len(named) > len(found) * 0.9

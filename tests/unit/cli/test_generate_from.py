@@ -56,8 +56,9 @@ def written(text: str) -> list[dict[str, Any]]:
 def test_generated_files_for_a_model_directory_have_no_findings(
     config: dict[str, Any], weights: int, tp: str, tmp_path: Path
 ) -> None:
-    """A directory with a model's files becomes three objects without a finding of `ome lint`. The last case is a model of a
-    family whose parameters are not counted, so its size is that of its files. It has four attention heads.
+    """A directory with a model's files becomes three objects without a finding of `ome lint`. In the last case, the
+    parameters of the model's family are not counted, so the size of the model is the size of its files. This model has four
+    attention heads.
     """
     place = folder(tmp_path / "My-Model", config, weights)
     said = run("--from", str(place), "--hardware", "h200", "-o", "yaml")
@@ -161,8 +162,8 @@ OTHER_HUB = {"parameters": {"endpoint": "https://hub.tenant.example"}}
 def test_namespaced_model_determines_neither_facts_nor_path(
     bodies: list[dict[str, Any]], known: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The generated model is a ClusterBaseModel. A tenant's BaseModel never decides its path. It also provides no facts if
-    it has an endpoint or `filesFrom`, because its files are then not those of the repository.
+    """The generated model is a ClusterBaseModel. A tenant's BaseModel never decides the path of the generated model. A
+    BaseModel with an endpoint or `filesFrom` also provides no facts, because its files are not the files of the repository.
     """
 
     def on_cluster(_: object, __: object, work: Any, **___: object) -> Any:

@@ -79,13 +79,17 @@ def test_commands_import_only_the_packages_they_need(command: str, tmp_path: Pat
 
 
 def test_a_command_with_a_cluster_imports_the_client(tmp_path: Path) -> None:
-    """Proves that the packages of the other test are named as the imports are listed."""
+    """A command with a cluster imports the packages in CLUSTER and FILES. So these packages are spelled as the list of
+    imports spells them: with a wrong spelling, the test that other commands do not import them would always pass.
+    """
     found = imported(["status", "--kubeconfig", str(kubeconfig(tmp_path))])
     assert found >= CLUSTER | FILES
 
 
 def test_status_command_does_not_import_reconciliation(tmp_path: Path) -> None:
-    """`ome status` draws the trees of services with modules that it does not load before a server has answered."""
+    """`ome status` does not import the modules of reconciliation. It draws the trees of services with modules that are
+    loaded only after a server has answered.
+    """
 
     async def answer(request: web.Request) -> web.Response:
         return web.json_response({"items": [ISVC] if request.path.endswith("/inferenceservices") else []})

@@ -35,8 +35,8 @@ def test_path_named_by_the_user_may_be_a_pipe(tmp_path: Path) -> None:
 
 
 def test_objects_of_other_kinds_in_the_files_count_as_created(tmp_path: Path) -> None:
-    """`ome diff` takes into account all objects that the files create, also those of kinds that the operator does not
-    manage, so it does not report a claim as missing that the same files create.
+    """`ome diff` takes into account all objects that the files create, including those of kinds that the operator does not
+    manage. So it does not report a claim as missing that the same files create.
     """
     claim, secret = (
         "kind: PersistentVolumeClaim\nmetadata: {name: weights}",
@@ -52,7 +52,9 @@ def test_objects_of_other_kinds_in_the_files_count_as_created(tmp_path: Path) ->
     "text", ["- {op: add, path: /spec/engine, value: {}}", "- 1", "a text", "7", "- {apiVersion: v1, kind: ConfigMap}"]
 )
 def test_document_that_is_no_object_is_named_and_not_checked(text: str, tmp_path: Path) -> None:
-    """A folder may contain other YAML files, such as the JSON patches of kustomize."""
+    """A document that is no Kubernetes object is named as unchecked, and the other files are read. A folder may contain
+    other YAML files, such as the JSON patches of kustomize.
+    """
     (tmp_path / "model.yaml").write_text(yaml.safe_dump(yamls.model()))
     (tmp_path / "patch.yaml").write_text(text)
     found = read_files([tmp_path], "team")

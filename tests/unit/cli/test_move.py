@@ -139,8 +139,8 @@ def test_move_that_waits_for_another_group_says_so(api: FakeApi, phase: str, mov
 @pytest.mark.parametrize("words", [("gpu-1",), ("gpu-1", "--now"), ("svc", "decode/1")])
 @pytest.mark.parametrize("seconds", [-3600, 0, 7, 3600])
 def test_request_time_comes_from_the_api_server(api: FakeApi, words: tuple[str, ...], seconds: int) -> None:
-    """The clock of this machine is some seconds behind or ahead of that of the API server, with which pods are created. The
-    request gets the time at which the API server stored it.
+    """The clock of this machine is some seconds behind or ahead of the API server's clock, which dates pods. The request
+    gets the time at which the API server stored it.
     """
     serve(api, serves := service("svc"))
     stored: list[str] = []

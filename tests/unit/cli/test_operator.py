@@ -1,4 +1,6 @@
-"""Tests of `ome operator`: on which addresses it listens, and what it refuses before it starts."""
+"""Tests of `ome operator`: the addresses on which the operator listens, and what the command refuses before the operator
+starts.
+"""
 
 import re
 from typing import Any

@@ -61,7 +61,9 @@ def test_pods_that_fit_no_node_are_named_at_once(case: str, monkeypatch: pytest.
 
 
 def test_of_a_service_of_the_cluster_one_group_has_to_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two nodes cannot hold the three groups of the service, but can hold the group that is checked."""
+    """For a service in the cluster, the nodes need capacity for one group, because only one group is checked. Two nodes
+    cannot hold the three groups of this service, but they can hold the group that is checked.
+    """
     api = cluster()
     api.catalog |= {"InferenceService": [{**LARGE, "spec": {**LARGE["spec"], "engine": {"minReplicas": 3}}}]}
     api.catalog["ClusterServingRuntime"] = [large(8)]

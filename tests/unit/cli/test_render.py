@@ -132,8 +132,8 @@ def test_invalid_service_does_not_hide_the_others(tmp_path: Path) -> None:
 
 
 def test_service_with_refused_arguments_is_not_rendered(tmp_path: Path) -> None:
-    """An argument with which the engine would exit is one sentence with field and fix, and stdout stays empty. Another
-    service in the files is rendered.
+    """A service with an argument with which the engine would exit is not rendered. The message on stderr is one sentence
+    with the field and the fix, and stdout stays empty. Another service in the files is rendered.
     """
     runner = {"name": "ome-container", "image": "docker.io/lmsysorg/sglang:v0.5.23", "args": ["--tp-sise=8"]}
     runner |= {"command": ["sglang", "serve", "--model-path=/model"], "resources": {"limits": {"nvidia.com/gpu": 8}}}
@@ -247,7 +247,9 @@ def test_service_scaled_to_zero_has_the_same_findings(tmp_path: Path) -> None:
 
 
 def test_model_in_another_namespace_is_reported(tmp_path: Path) -> None:
-    """`ome render` gives the same reason as `ome lint`."""
+    """If the model of a service is a BaseModel of another namespace, `ome render` says so with the same sentence as `ome
+    lint`.
+    """
     model = {**yamls.model(), "kind": "BaseModel", "metadata": {"name": "tiny", "namespace": "other"}}
     file = tmp_path / "all.yaml"
     file.write_text(yaml.safe_dump_all([yamls.service("team", "svc", "rt", "engine"), yamls.runtime("rt"), model]))

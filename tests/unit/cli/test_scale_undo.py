@@ -29,7 +29,7 @@ def told(
     spec: dict[str, Any] | None = None,
 ) -> tuple[str, list[Any], list[str]]:
     """Run `ome scale` with an option. Return its output, the values that it has written into the annotation, and the names
-    of the objects that it has deleted. `generation` is that of the RoleScale.
+    of the objects that it has deleted. `generation` is the generation of the RoleScale.
     """
     scaling = {"mode": mode, "wanted": NOW, "decisions": decisions, "applied": {"decoder": 2}}
     labels = {keys.COMPONENT: "decoder"}

@@ -43,7 +43,7 @@ STORED = {
 
 @pytest.fixture
 def cluster() -> Cluster:
-    """Return a cluster whose routers all answer, except those of simulated faults."""
+    """Return a cluster whose routers answer, unless the simulated fault of a service prevents this."""
     return hear(console.fleet(hostile=False))
 
 

@@ -61,7 +61,9 @@ COMMANDS = (
 @pytest.mark.parametrize("more", [(), ("consolidated.safetensors",), ("a-00001-of-00001.safetensors",)])
 @pytest.mark.parametrize("words", COMMANDS)
 def test_incomplete_weight_files_are_refused(words: list[str], more: tuple[str, ...], tmp_path: Path) -> None:
-    """Other weight files beside the parts do not complete them."""
+    """A directory with only one of two numbered weight files is refused, even if it also contains weight files with other
+    names.
+    """
     fill(tmp_path, {**dict.fromkeys((FIRST, *more), "x" * 500), "config.json": json.dumps(UNKNOWN)})
     done = CliRunner().invoke(app, [*words, str(tmp_path)])
     assert isinstance(done.exception, UserError) and "contains 1 of 2 weight files" in str(done.exception)
@@ -90,7 +92,9 @@ def test_gguf_files_are_not_described_as_safetensors(beside: dict[str, str], tmp
 
 
 def test_unknown_model_family_requires_divisible_heads(tmp_path: Path) -> None:
-    """Phi-4 has 40 heads and 10 key-value heads. `ome plan` and `ome generate` propose only sizes at which both divide."""
+    """For a model of an unknown family, `ome plan` and `ome generate` propose only sizes that divide both the heads and the
+    key-value heads. Phi-4 has 40 heads and 10 key-value heads.
+    """
     heads = {"num_attention_heads": 40, "num_key_value_heads": 10, "hidden_size": 5120}
     fill(tmp_path, {INDEX: index(29_319_037_952), "config.json": json.dumps({**UNKNOWN, **heads})})
     generated, planned = (CliRunner().invoke(app, [*words, str(tmp_path)]).stdout for words in COMMANDS)

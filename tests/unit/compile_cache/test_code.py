@@ -12,8 +12,9 @@ def started(folder: Path) -> None:
 
 
 def test_restarted_container_finds_no_cache_and_no_lock(tmp_path: Path) -> None:
-    """The kubelet starts the container again without its init containers. Otherwise a cache with which the engine crashes
-    would make it crash forever, and torch would wait forever for the lock of the engine that ended.
+    """A container that is started again finds neither a cache nor a lock. The kubelet starts it without its init
+    containers. If the cache stayed, an engine that crashes with this cache would crash forever. If the lock stayed, torch
+    would wait forever, because the engine that held the lock has ended.
     """
     (tmp_path / "cache/torch_extensions").mkdir(parents=True)
     (tmp_path / ".hardware").write_text("0" * 32)

@@ -1,5 +1,5 @@
-"""Tests of the program in the containers: it knows the hardware of its node, and its launcher never fails and never ends
-before it is stopped.
+"""Tests of the program in the containers. The program knows the hardware of its node. Its launcher never fails, and never
+ends before it is stopped.
 """
 
 import ast

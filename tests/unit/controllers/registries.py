@@ -46,7 +46,10 @@ GOING = pod(component="engine", name="e", uid="leader", annotations={"ome.io/dra
 
 
 def summary(found: int = 0, age: float | None = None, running: float = 1, empty: int = 0, **more: Any) -> dict[str, Any]:
-    """Return a summary about one leader."""
+    """Return a router's summary about one leader, which is being drained. `found` is the number of foreign workers that the
+    router lists, and `age` the seconds since the last foreign worker was found; None if none was found. `running` and
+    `empty` are the leader's running requests and consecutive empty readings.
+    """
     load = {"age": 4, "running": running, "waiting": 0, "emptyReadings": empty}
     leader = {"id": public_digest("leader"), "role": "decode", "state": "draining", "listed": False, "load": load}
     strangers = {"found": found, "age": age}

@@ -20,7 +20,9 @@ REF = Ref(BENCHMARK, "team", "speed")
 
 
 def job(uid: str, owner: dict[str, Any] | None) -> dict[str, Any]:
-    """Return a Job with the name of the desired one."""
+    """Return a Job that has the name of the Job that the operator would create for the BenchmarkJob. `owner` is its owner
+    reference; None if it has no owner.
+    """
     metadata = {"name": NAME, "namespace": "team", "uid": uid, "resourceVersion": "5"}
     owners = {"ownerReferences": [{**owner, "controller": True}]} if owner else {}
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {**metadata, **owners}, "spec": {}}

@@ -122,7 +122,7 @@ async def test_waves_proceed_for_objects_of_another_operator() -> None:
 
 
 async def test_observe_mode_writes_no_events() -> None:
-    """An operator in observe mode writes no Event, because it only has the rights of a reader."""
+    """An operator in observe mode writes no Event, because it has only the rights of a reader."""
     rig = Rig()
     rig.cluster._index.deps = change_deps(rig.cluster.deps(), observe=True)
     rig.tell(0, EditState.PENDING)

@@ -43,8 +43,8 @@ def rivals(api: FakeApi, scope: Scope) -> ConflictingOperators:
 async def test_operators_of_the_same_class_are_found_by_their_leases(
     other: dict[str, Any], namespaces: tuple[str, ...], found: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """An operator that may read all Leases of its class reports other operators of the class. It reports neither its own
-    Lease nor expired ones, and of operators for single namespaces only those for its own namespaces.
+    """An operator that may read all Leases of its class reports other operators of the class. It does not report its own
+    Lease or expired Leases. Of operators for single namespaces, it reports only those for its own namespaces.
     """
     api = FakeApi({"list_objects Lease": [other]})
     made = rivals(api, Scope(namespaces))

@@ -92,8 +92,8 @@ async def test_restart_keeps_learned_values_without_a_write() -> None:
 
 
 async def test_rollout_is_stored_within_a_minute_and_known_after_a_restart() -> None:
-    """A rollout is stored within a minute, so that the next process knows it, too: the speeds that were measured before the
-    rollout are no longer those of the groups.
+    """A rollout is stored within a minute, so that the operator's next process knows it, too. The speeds that were measured
+    before the rollout are not the speeds of the new groups.
     """
     here = Follower(scaling=STORED)
 

@@ -22,7 +22,7 @@ class Counted(DemandScaler):
     free, looks = 40, 0
 
     def fits(self, ref: Ref, task: DemandTask, more: Mapping[str, int], taken: list[Needs], now: datetime) -> Needs | None:
-        """Return what these groups need, if the test's free nodes can hold them."""
+        """Return what these groups need from nodes; None if the free nodes that the test has set cannot hold them."""
         self.looks += 1
         asked = sum(more.values()) + sum(need.pods for needs in taken for need in needs)
         return (Need(("engine",), "engine", Demand(), sum(more.values())),) if asked <= self.free else None

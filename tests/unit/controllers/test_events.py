@@ -1,4 +1,6 @@
-"""Tests that of objects that tenants can create in any number, such as Events, only a limited number is read."""
+"""Tests that the operator reads only a limited number of objects of kinds that tenants can create in any number, such as
+Events.
+"""
 
 from datetime import UTC, datetime
 

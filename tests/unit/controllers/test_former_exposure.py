@@ -62,8 +62,8 @@ async def test_unserved_exposure_kind_is_not_listed() -> None:
 
 
 async def test_missing_list_permission_keeps_former_objects_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    """If the operator may not list the objects of a previous `exposure.kind`, they stay, and the operator logs a message and
-    continues.
+    """If the operator may not list the objects of a previous `exposure.kind`, these objects stay. The operator logs a
+    message and continues.
     """
     caplog.set_level(logging.INFO)
     client = api(list_metadata=Forbidden("cannot list ingresses"))

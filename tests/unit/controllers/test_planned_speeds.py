@@ -187,7 +187,7 @@ async def test_gpu_nodes_are_searched_once_per_round_and_class(calls: list[Any])
 
 async def test_two_predictions_per_service_are_kept_for_any_number_of_services(calls: list[Any]) -> None:
     """Two predictions of each service are kept, however many services there are. Previously, 1,024 predictions were kept in
-    all, so that those of 1,100 services were computed again in each round.
+    all, so the predictions of 1,100 services were computed again in each round.
     """
     here, services = planner(), [REF._replace(name=f"s{number}") for number in range(1100)]
     for lengths in ((10.0, 10.0), (100.0, 10.0)) * 2:

@@ -136,8 +136,8 @@ async def test_unknown_policy_state_is_checked_again_soon(monkeypatch: pytest.Mo
 
 
 def test_only_writes_permitted_by_the_roles_are_tested() -> None:
-    """The operator only tries writes that its Roles allow. RBAC refuses all others, which would show nothing about the
-    policies.
+    """The operator tests its policies only with writes that its Roles allow. RBAC refuses all other writes, so their
+    refusal would show nothing about the policies.
     """
 
     def tried(scope: Scope) -> list[tuple[str, str]]:

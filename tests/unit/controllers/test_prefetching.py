@@ -165,8 +165,9 @@ async def test_number_of_prefetched_directories_is_limited(monkeypatch: pytest.M
 
 
 def test_node_records_are_reconciled_when_pods_of_a_group_change() -> None:
-    """When the pods of a group change, the records of their nodes are reconciled if the agents there read weights into the
-    page cache, and otherwise not.
+    """When the pods of a group change, the records of their nodes are reconciled, so that agents learn which weights to
+    read. Records of agents that read no weights into the page cache are not reconciled. Changes of pods that do not affect
+    the weights to read cause no reconciliation.
     """
     dirty: list[Ref] = []
     handler = makers.cluster(record("n"), record("m"), record("off", on=False), dirty=dirty)

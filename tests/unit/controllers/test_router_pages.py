@@ -186,8 +186,8 @@ async def test_cookies_of_pods_are_not_stored(registry: Registry) -> None:
 
 
 async def test_missing_proxy_permission_is_logged_once(registry: Registry, caplog: pytest.LogCaptureFixture) -> None:
-    """Without the right to `get pods/proxy`, the operator knows no load of routers, and logs this once, however many of
-    its requests are refused.
+    """Without the right to `get pods/proxy`, the operator knows no load of routers. It logs this once, however many of its
+    requests are refused.
     """
     registry.answers(status=403)
     registry.pods = [pod(uid=f"u{each}") for each in range(20)]

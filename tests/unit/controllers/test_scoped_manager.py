@@ -111,8 +111,8 @@ def test_audit_covers_only_listed_namespaces() -> None:
 
 
 def test_service_of_an_absent_namespace_delays_no_other() -> None:
-    """A service of a namespace that is gone does not delay other services of its runtime, although it may have been in the
-    middle of a rollout for which they wait.
+    """A service of a namespace that is gone does not delay other services of its runtime. The service may have been in the
+    middle of a rollout for which the other services wait.
     """
     made, _ = manager(watch_namespaces=("a", "b"))
     made.handle_object("InferenceService", service())
@@ -129,7 +129,7 @@ async def test_shared_edit_begins_only_after_all_watched_services_were_reconcile
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """No service begins with an edit of a shared object before all known services have been reconciled. Only services of
-    completely listed namespaces count: those of other namespaces are not reconciled, and must not delay the rest.
+    completely listed namespaces count. Services of other namespaces are not reconciled yet, and must not delay the rest.
     """
     made, _ = manager(watch_namespaces=("a", "b"))
     monkeypatch.setattr(made._queue, "run", ended)

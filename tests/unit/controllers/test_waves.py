@@ -136,8 +136,8 @@ def test_service_of_a_deleted_namespace_delays_no_other() -> None:
 
 
 def test_admitted_service_that_cannot_begin_passes_its_place_on() -> None:
-    """If a service that may begin cannot, its place is given to the next one. The rollout of such a service is held back:
-    for example, its user paused it, or no node has its model.
+    """If the service that may begin next cannot begin, its place is given to another service. For example, its user has
+    paused its rollout, or no node has its model.
     """
     fleet = Fleet(20)
     for name in fleet.services:
@@ -171,9 +171,9 @@ def test_incomplete_service_keeps_its_place_and_delays_the_next_wave() -> None:
 def test_services_not_changed_by_the_edit_count_as_proof_only_if_they_use_it(
     state: EditState, narrow: bool, begin: int, counted: int
 ) -> None:
-    """Services that the edit of a runtime had not reached when it was reverted are complete with the reverted runtime, and
-    count as the first waves, so all other services may begin. They do not count if the edit does not change them, or if it
-    only concerns the accelerators of the other services.
+    """An edit of a runtime was reverted before it reached some services. These services are complete with the reverted
+    runtime, and count as the first waves, so all other services may begin. They do not count if the edit does not change
+    them, or if the edit concerns only the accelerators of the other services.
     """
     fleet = Fleet(20)
     others = [service(number) for number in range(100, 200)]

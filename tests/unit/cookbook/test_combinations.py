@@ -153,7 +153,9 @@ def test_every_generated_manifest_is_rendered_by_the_operator(outcomes: list[Out
 
 
 def runners(part: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the main containers of a component: that of all pods, of the leader, and of the workers."""
+    """Return the main containers of a component: the container for all pods, for the leader, and for the workers, as far as
+    the component has them.
+    """
     found = (part["runner"], part.get("leader", {}).get("runner"), part.get("worker", {}).get("runner"))
     return [one for one in found if one]
 

@@ -136,8 +136,8 @@ def test_prefill_uses_a_prefix_cache_on_request(shelf: Library) -> None:
 
 
 def test_experts_of_deepseek_r1_are_spread_over_twelve_nodes(shelf: Library) -> None:
-    """3 nodes of prefill have 11 experts on each GPU and 9 nodes of decode have 4, which is (256 + 32) / 72; the batch
-    equals the published one.
+    """DeepSeek R1 has 256 experts and 32 redundant copies. The 3 nodes of prefill have 11 experts on each GPU, and the 9
+    nodes of decode have 4 on each, which is (256 + 32) / 72. The batch equals the published one.
     """
     planned = made(shelf, hardware="h100", model="r1", strategy="pd")
     assert [(role.nodes, role.ep, (256 + role.redundant) // role.ep) for role in planned.roles] == [(3, 24, 11), (9, 72, 4)]

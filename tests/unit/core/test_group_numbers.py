@@ -223,8 +223,8 @@ def without(labels: object, key: str) -> dict[str, str]:
 
 
 def test_other_objects_of_the_slice_are_not_groups() -> None:
-    """Other objects of the slice do not count as groups. The names of a disruption budget, and of the StatefulSet that had
-    all leaders in earlier versions, have no group number behind the stem, and a Deployment is no group whatever its name.
+    """Other objects of the slice do not count as groups. A disruption budget has no group number in its name, and neither
+    has the StatefulSet that had all leaders in earlier versions. A Deployment is no group whatever its name is.
     """
     others = (child("StatefulSet", STEM, index="0"), child("PodDisruptionBudget", STEM), child("Deployment", f"{STEM}-7"))
     part = Slice("r1", (*sets(0), *others), ())

@@ -152,7 +152,7 @@ def test_start_with_missing_times_is_not_reported() -> None:
 
 @given(st.lists(st.tuples(*[st.floats(-5, 60)] * 4), min_size=1, max_size=4), st.floats(-5, 60))
 def test_start_parts_are_nonnegative_and_sum_to_the_duration(moments: list[tuple[float, ...]], ready: float) -> None:
-    """The parts of a start are never negative and their sum is its duration, also if the clocks of nodes are wrong."""
+    """The parts of a start are never negative and their sum is its duration, even if the clocks of nodes are wrong."""
     found = service_metrics.start(at(0), at(ready), [pod(times=Times(*map(at, each))) for each in moments])
     latest = max(0.0, ready, min(each[0] for each in moments), *(moment for each in moments for moment in each[1:]))
     assert all(seconds >= 0 for seconds in found.values())

@@ -16,7 +16,9 @@ def outcome(probes: dict[str, Any]) -> TargetOutcome:
 
 @pytest.mark.parametrize("shared", [True, False])
 def test_repeated_python_object_is_written_twice_without_yaml_anchors(shared: bool) -> None:
-    """A template may contain the same Python object twice. YAML anchors for it would look like a change."""
+    """If a template contains the same Python object twice, its text contains the object twice and no YAML anchors. Anchors
+    would look like a change in the output of `ome diff`.
+    """
     probe = {"httpGet": {"path": "/health"}}
     new = {"livenessProbe": probe, "readinessProbe": probe if shared else {"httpGet": {"path": "/health"}}}
     (change,) = changes(outcome({"livenessProbe": {"httpGet": {"path": "/health"}}}), outcome(new))

@@ -36,8 +36,8 @@ def test_wanted_groups_are_plotted_in_steps_beside_existing_ones() -> None:
 
 
 def test_ready_and_wanted_groups_are_plotted_over_time() -> None:
-    """A plot shows the ready and the wanted groups over time. Its samples, like those of the plots of traffic, are taken
-    while the page is open.
+    """A plot shows the ready and the wanted groups over time. Its samples are taken while the page is open, as the samples
+    of the plots of traffic are.
     """
     bodies = [service(wanted={"prefill": 2, "decode": wanted, "routers": 1}) for wanted in (2, 4, 4)]
     bodies[-1]["status"]["components"]["decoder"]["readyReplicas"] = 3

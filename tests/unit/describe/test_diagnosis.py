@@ -155,8 +155,8 @@ def weighed() -> World:
 
 
 def test_suggested_step_names_the_node_labels_that_pods_need() -> None:
-    """The suggested next step names the labels of nodes that the pods need: those of a namespaced model and of weights that
-    were trained on it. Other labels would have no effect.
+    """The suggested next step names the labels of nodes that the pods need: the labels of a namespaced model and of weights
+    that were trained on it. Other labels would have no effect.
     """
     world = weighed()
     labels = "models.ome.io/team.basemodel.tiny", "models.ome.io/finetunedweight.poet"
@@ -188,8 +188,8 @@ def test_events_before_readiness_are_omitted() -> None:
 
 
 def test_events_before_replacement_of_a_group_are_omitted() -> None:
-    """Events of a group from before its replacement are not reported any more. The service stayed Ready meanwhile, so its
-    conditions did not change.
+    """Events of a group from before the replacement of the group are not reported any more. The service stayed Ready during
+    the replacement, so the conditions of the service did not change.
     """
     world = grown(World(*parts.kimi(), seed=1))
     at = datetime.fromisoformat(world.condition("Ready")["lastTransitionTime"])
@@ -266,8 +266,8 @@ FORBIDDEN = 'pods "svc-engine-0" is forbidden: violates PodSecurity "restricted:
 
 @pytest.mark.parametrize("component", ["engine", "decoder", "router"])
 def test_refused_pods_do_not_suggest_waiting(component: str) -> None:
-    """For pods that the API server refuses, the next step is not to wait for them. Reported: below the words of the API
-    server, the next step was to wait until the StatefulSet creates the pod, and to read the events.
+    """If the API server refuses pods, the suggested next step is not to wait for them. Reported: the suggested next step
+    was to wait until the StatefulSet creates the pod, and to read the events, below the API server's own message.
     """
     world = grown(World(*parts.kimi(), seed=1))
     observed, one = world.observed(), body(world)

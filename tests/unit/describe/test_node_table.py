@@ -1,4 +1,4 @@
-"""Tests of the table of `ome nodes`."""
+"""Tests of the table that `ome nodes` prints."""
 
 from ome_operator.core.observed.nodes import node
 from ome_operator.describe import cluster

@@ -46,8 +46,8 @@ def test_condition_that_names_a_taint_suggests_the_toleration(role: str, compone
 
 
 def test_undo_is_suggested_if_the_new_revision_may_be_the_cause() -> None:
-    """The way back to the last complete revision is offered if the pods have a reason that may come from the new revision,
-    such as a wrong image. It is not offered for other reasons, for a pinned revision, or if there is nothing to go back to.
+    """`ome undo` is suggested if the pods have a reason that may come from the new revision, such as a wrong image. It is
+    not suggested for other reasons, for a pinned revision, or if there is no earlier complete revision.
     """
     world = grown(World(*parts.kimi(), seed=1))
     one, observed = body(world), world.observed()

@@ -141,8 +141,8 @@ def test_equal_waiting_groups_are_reported_once() -> None:
 
 
 def test_age_of_a_waiting_rollout_is_that_of_the_rolled_out_condition() -> None:
-    """The age of a wait is that of the condition RolledOut, if a service that is complete waits with its next revision. It
-    is not the time since which the service is complete.
+    """If a service is complete and its next revision waits, the age of the wait comes from the condition RolledOut, and not
+    from the time since which the service is complete.
     """
     tree = next(tree for tree in board().trees.values() if tree.ready)
     told = [
@@ -239,7 +239,9 @@ def test_completed_step_stays_done_if_its_condition_changes_later(status: str, s
 
 
 def test_gpus_of_a_ready_rank_count_as_serving_only_with_its_complete_group() -> None:
-    """The squares of a node have the colors of the bar above them, which counts the GPUs of groups that are not ready."""
+    """The GPUs of a ready rank count as serving only if its whole group is ready. So the squares of a node have the same
+    colors as the bar above them, in which the GPUs of a group that is not ready do not count as serving.
+    """
     ready = NodeUse("a", "a", "decode 0 · rank 1", 8, State.READY, "", serves=True)
     assert ready.gpu_state is State.READY
     assert ready._replace(serves=False).gpu_state is State.WAITING

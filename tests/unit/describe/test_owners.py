@@ -32,8 +32,9 @@ def revision(name: str, uid: str, owner: tuple[str, str], labels: dict[str, str]
 
 
 def there(digit: str) -> tuple[Manifest, str, list[Manifest]]:
-    """Return a service, the name of its revision, and the ControllerRevisions with its labels: the service's own, those of
-    its StatefulSets, and one of another owner. For each of them there is a digit with which its name sorts first.
+    """Return three values: a service, the name of its revision, and the ControllerRevisions with its labels. The latter are
+    those of the service itself, of its StatefulSets and of another owner. `digit` decides which of their names comes first
+    in a list.
     """
     service, deps = parts.service(engine={}, decoder={}, router={}), parts.deps(parts.model(), parts.simple(2, decoder=True))
     plan = sync(service, deps, Observed(), START)

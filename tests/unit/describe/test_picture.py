@@ -54,7 +54,7 @@ def seen(world: World, observed: Observed) -> Tree:
 
 
 def crashed(pod: Pod) -> Pod:
-    """Return the pod. If it is rank 7 of decode, it has crashed because its cache did not fit into memory."""
+    """Return the pod. Rank 7 of decode is changed: it has crashed because its KV cache did not fit into memory."""
     if (pod.component, pod.rank) != (keys.DECODER, 7):
         return pod
     return pod._replace(ready=False, restarts=3, reason="CrashLoopBackOff", message=OOM)

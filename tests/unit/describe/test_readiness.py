@@ -47,8 +47,9 @@ def test_allowed_lease_age_depends_on_the_lease_duration() -> None:
 
 @pytest.mark.parametrize("leases", [[], [lease(40)], [lease(-300)], [lease(999), lease(5)], [{"metadata": {}}]])
 def test_an_operator_that_may_work_is_not_reported(leases: list[dict[str, Any]]) -> None:
-    """No operator is reported as gone if one may work: if there is no Lease, or one without a time of renewal, because
-    leader election is off; or if any Lease, also that of an operator of other namespaces, was renewed recently.
+    """No operator is reported as gone if one may work. This is so if leader election is off: then there is no Lease, or one
+    without a time of renewal. It is also so if any Lease was renewed recently, even if it belongs to an operator of other
+    namespaces.
     """
     assert missing_operator(leases, NOW) == ""
 

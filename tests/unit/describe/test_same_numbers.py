@@ -53,7 +53,7 @@ def asked(there: Cluster, words: str, monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_gpu_counts_are_equal_in_all_views(
     there: Cluster, board: ClusterState, page: dict[str, Row], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """GPUs of a service are those of all its pods. `ome nodes` shows those of pods that are on nodes."""
+    """All views count the GPUs of all pods of a service. Only `ome nodes` counts the GPUs of pods that are on nodes."""
     requested = {name: row.gpus for name, row in page.items()}
     assert sum(requested.values()) == 160
 
@@ -89,8 +89,9 @@ def test_gpu_counts_are_equal_in_all_views(
 def test_group_counts_and_states_are_equal_in_all_views(
     there: Cluster, board: ClusterState, page: dict[str, Row], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The columns of kubectl count pods, since an apply of the operator wrote them; those of a role are the sum of the roles
-    of all revisions in `ome status` unless a rollout is under way.
+    """All views show the same counts of groups and the same states. The columns of kubectl count pods, as of the last
+    status that the operator wrote. The count of a role is the sum over all revisions in `ome status`, unless a rollout is
+    under way.
     """
     rolling = 0
     for each in asked(there, "status -A", monkeypatch):
@@ -121,8 +122,8 @@ def test_group_counts_and_states_are_equal_in_all_views(
 def test_live_and_stored_traffic_numbers_are_equal(
     there: Cluster, board: ClusterState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`ome top` asks routers; `ome ui` and `kubectl get -o yaml` read `status.traffic`, which the operator computes from the
-    same summaries.
+    """`ome top`, `ome ui` and `kubectl get -o yaml` show the same traffic. `ome top` asks the routers. The others read
+    `status.traffic`, which the operator computes from the same summaries.
     """
     live: Rows = {row["name"]: row for row in asked(there, "top -A", monkeypatch)}
     groups = Counter[tuple[str, str]]()

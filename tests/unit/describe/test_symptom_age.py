@@ -11,8 +11,8 @@ from tests.unit.describe.test_tree import body, grown
 
 
 def test_printed_age_refers_to_the_status_of_the_condition() -> None:
-    """The time next to a condition is described as the age of its status ("not True for 57 s"), not of its reason: a
-    condition that stays False keeps its time when its reason changes.
+    """The time next to a condition is described as the age of the condition's status ("not True for 57 s"), and not of its
+    reason. A condition that stays False keeps its time even when its reason changes.
     """
     since = (NOW - timedelta(seconds=57)).isoformat()
     both = [

@@ -120,8 +120,8 @@ def test_many_ready_groups_are_one_line() -> None:
 
 
 def test_groups_are_numbered_like_their_statefulsets() -> None:
-    """Groups in the tree have the numbers of their StatefulSets, also a group without pods. A group that was replaced left
-    an unused number.
+    """Groups in the tree have the numbers of their StatefulSets, even if a group has no pods. A group that was replaced
+    left an unused number.
     """
     world = grown(
         World(parts.service(engine={"minReplicas": 3}, router={}), parts.deps(parts.model(), parts.simple(2)), seed=1)

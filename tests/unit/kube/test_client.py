@@ -20,7 +20,9 @@ from tests.support.deep import MOST, nested
 
 @pytest.mark.parametrize("levels", [900, 2_000, MOST])
 async def test_deepest_accepted_object_can_be_read(levels: int) -> None:
-    """An object with the deepest nesting that the API server accepts can be read, also in lists and in refusals."""
+    """An object with the deepest nesting that the API server accepts can be read, even if it is part of a list or of a
+    response that refuses a request.
+    """
 
     async def deep(request: web.Request) -> web.StreamResponse:
         one, name = nested({"metadata": {"name": "deep"}}, levels), request.path.rpartition("/")[2]

@@ -1,5 +1,5 @@
-"""Tests that a kubeconfig with an odd value is one sentence with the file, the field and a fix, never a traceback. Every
-field that is checked meets every odd value.
+"""Tests that a kubeconfig with an odd value leads to a message of one sentence with the file, the field and a fix, and
+never to a traceback. Every field that is checked meets every odd value.
 """
 
 import asyncio

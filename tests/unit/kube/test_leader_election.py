@@ -67,7 +67,7 @@ class Server(Client):
 
 async def test_operator_suspended_beyond_its_lease_sends_no_write() -> None:
     """An operator that was suspended for longer than its Lease sends no write when it continues, even in the middle of a
-    reconciliation, long before it notices that another operator leads.
+    reconciliation. At this moment, the operator has not yet noticed that another operator leads.
     """
     now = 100.0
     election = Election(Server(), SETTINGS, lambda: NOW, clock=lambda: now)
@@ -142,7 +142,7 @@ async def test_deleted_lease_is_recreated_with_user_annotations() -> None:
 @pytest.mark.parametrize("warm", [False, True], ids=["new connection", "kept connection"])
 async def test_write_is_not_sent_if_the_lease_is_lost_while_waiting_for_a_connection(warm: bool) -> None:
     """A write is not sent if the process has lost its Lease while it waited for a connection. A process may be suspended at
-    any moment, also after the check whether it may write.
+    any moment, even after it has checked whether it may write.
     """
     came: list[str] = []
 

@@ -52,7 +52,9 @@ def test_configuration_with_python_code_needs_the_flag_without_a_known_class() -
 
 
 def test_only_kimi_k2_of_the_published_models_needs_the_flag() -> None:
-    """The published configs name code although transformers or SGLang has classes for them; these classes are used."""
+    """Only Kimi K2 needs the flag that permits Python code of a model. The other published configs name such code, too, but
+    transformers or SGLang has classes for these models and uses them instead.
+    """
     kinds = {one["config"]["model_type"]: one["config"] for one in PUBLISHED}
     assert len(kinds) > 15
     assert {kind for kind, config in kinds.items() if said({**config, "auto_map": CODE})} == {"kimi_k2"}

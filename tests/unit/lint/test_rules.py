@@ -1,4 +1,4 @@
-"""Tests of all rules: their page, their wording, and their behavior with invalid input."""
+"""Tests that apply to all rules: their page, the wording of their messages, and their behavior with invalid input."""
 
 import re
 from typing import Any
@@ -105,7 +105,9 @@ _LIMITED = {"limits": {"memory": "4Gi"}}
     ],
 )
 def test_engine_on_cpus_needs_a_memory_limit(args: list[str], resources: object, pod: object, unbounded: bool) -> None:
-    """A limit of the container or of the pod bounds the memory, and so does a size of the cache; a request does not."""
+    """An engine on CPUs needs a bound of its memory. A limit of the container or of the pod is such a bound, and so is a
+    size of the KV cache in the arguments. A request is none.
+    """
     bodies: Any = body(["--model-path=/m", *args])
     config = bodies[0]["spec"]["engineConfig"]
     config["runner"]["resources"] = resources or {}
@@ -118,8 +120,8 @@ def test_engine_on_cpus_needs_a_memory_limit(args: list[str], resources: object,
 
 
 def test_finding_is_reported_in_the_object_that_contains_the_arguments() -> None:
-    """A finding is reported in the object in which the arguments stand. If a service has its own arguments, they replace
-    those of its runtime, so the finding is in the service.
+    """A finding is reported in the object that contains the arguments. If a service has its own arguments, they replace the
+    arguments of its runtime, so the finding is in the service.
     """
     service = {
         "apiVersion": "ome.io/v1beta1",

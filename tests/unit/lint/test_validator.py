@@ -99,7 +99,7 @@ def test_operator_refuses_exactly_what_the_sglang_parser_refuses(words: list[str
 
 
 def test_mistake_in_several_roles_is_one_sentence_naming_them() -> None:
-    """The condition RolledOut states a mistake that prefill and decode contain once, with both places."""
+    """If prefill and decode contain the same mistake, the condition RolledOut states it in one sentence with both places."""
     runner = {"name": "ome-container", "image": "docker.io/lmsysorg/sglang:v0.5.23", "args": ["--tp-sise=8"]}
     runner |= {"command": ["sglang", "serve", "--model-path=/model"], "resources": {"limits": {"nvidia.com/gpu": 8}}}
     runtime = yamls.runtime("rt") | {"spec": {f"{role}Config": {"runner": runner} for role in ("engine", "decoder")}}
@@ -141,8 +141,8 @@ def test_unknown_engine_version_is_reported() -> None:
     ],
 )
 def test_advice_has_the_reason_of_the_most_severe_finding(case: str, reason: str) -> None:
-    """The reason of the condition Advice is that of the most severe finding. Reported: Advice had the reason NoEffect
-    although one finding was about an engine that exits.
+    """The condition Advice gets the reason of the most severe finding. Reported: Advice had the reason NoEffect although
+    one finding was about an engine that exits.
     """
     file = next(iter(sorted((LINT / "corpus").glob(f"{case}.yaml"))))
     bodies = read_manifests([composed_file(file)], "default")

@@ -113,7 +113,9 @@ def test_string_in_place_of_a_map_suggests_the_map(path: tuple[str | int, ...], 
 
 
 def test_missing_image_is_reported_at_the_container() -> None:
-    """The finding is about the container as a whole, so the path of its field ends with the container."""
+    """A missing image is reported at the container, and not at the missing field: the path in the finding ends with the
+    container.
+    """
     (found,) = (
         each.hit for each in linting.found(edited(("runner", "image"), None), whole=False) if each.rule.id == "pod-invalid"
     )

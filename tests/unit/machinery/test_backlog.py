@@ -111,7 +111,7 @@ def test_time_share_counts_time_beyond_a_slice() -> None:
 
 
 def test_number_of_concurrent_shared_runs_is_limited() -> None:
-    """Only a limited number of keys that write run at the same time. They wait for the API server, and meanwhile workers
+    """Only a limited number of keys that write run at the same time. Such runs wait for the API server, and some workers
     must remain for other keys.
     """
     s = schedule(runs=2)

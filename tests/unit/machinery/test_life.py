@@ -13,7 +13,7 @@ class LostError(Exception):
 
 
 async def ended(life: ProcessLife, error: BaseException | None, name: str = "watch") -> None:
-    """Run a task with this name until it ends, and report its end."""
+    """Run a task with this name that ends with `error`; None lets it end without an error. Then report its end to `life`."""
 
     async def work() -> None:
         if error is not None:

@@ -156,7 +156,7 @@ def test_group_at_its_long_run_limit_delays_no_other() -> None:
 )
 def test_schedule_returns_exactly_the_due_keys(steps: list[tuple[str, int, int]]) -> None:
     """The schedule returns a key only if it is dirty, due and not busy, and always if such a key exists. The result is
-    compared with that of a simple model.
+    compared with the result of a simple model.
     """
     s: Schedule[str] = Schedule(group=of, is_long=lambda key: key.endswith(("1", "2")), long_runs=2)
     due: dict[str, float] = {}

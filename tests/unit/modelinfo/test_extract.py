@@ -290,7 +290,7 @@ def test_oversized_shapes_are_reported_as_unknown() -> None:
 
 
 def test_huge_number_of_layers_is_processed_quickly() -> None:
-    """A model that states 2^62 layers is examined at once. Without a limit, counting its layers would never end."""
+    """A model that states 2^62 layers is examined at once. Without a limit, counting the layers would not end."""
     found = of(configs.KIMI_K2 | {"num_hidden_layers": 2**62})
     assert found.experts is None and found.layers == 2**62
     found = of(configs.QWEN3_235B | {"num_hidden_layers": 9_999, "mlp_only_layers": list(range(10**5, 3 * 10**5))})

@@ -112,8 +112,8 @@ TIES = {  # three values of the outer field (absent, false, true), each with the
     "qwen2_5_vl": "--t" "--t" "ttt",
     "llava": "--t" "--t" "ttt",
 }  # fmt: skip
-"""Maps the type of a config.json with a text part and another part to what its class of transformers 5.24.0 does with the
-input embedding: a character is `t` if the class uses it as the output matrix, too, and `-` if not.
+"""Type of a config.json with a text part and another part -> what its class of transformers 5.24.0 does with the input
+embedding. Each character is `t` if the class also uses the embedding as the output matrix, and `-` if not.
 """
 _VALUES = ({}, {"tie_word_embeddings": False}, {"tie_word_embeddings": True})
 

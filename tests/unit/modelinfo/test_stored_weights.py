@@ -36,8 +36,8 @@ def of(config: dict[str, Any], header: dict[str, Any] | None = None) -> Facts:
 def test_quantized_matrices_of_a_dense_model_are_counted_as_quantized(
     settings: dict[str, Any] | None, gigabytes: float
 ) -> None:
-    """The matrices of a quantized dense model are counted with their quantization. Reported: those of a 4-bit model were
-    counted with 16 bits, so lint called 37 GiB of weights 131.
+    """The matrices of a quantized dense model are counted with their quantization. Reported: the matrices of a 4-bit model
+    were counted with 16 bits, so `ome lint` stated 131 GiB for weights of 37 GiB.
     """
     found = weight_bytes(LLAMA_70B | ({"quantization_config": settings} if settings else {}))
     assert found is not None and found.routed == 0

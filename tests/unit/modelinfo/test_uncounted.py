@@ -97,7 +97,9 @@ QUANTIZED = {"quant_method": "fp8", "weight_block_size": [128, 128]}
 
 @pytest.mark.parametrize("kind", sorted({text_part(row["config"])["model_type"] for row in PUBLISHED}))
 def test_no_field_value_raises_an_exception(kind: str) -> None:
-    """An agent reads the config of any model. Reported: Gemma 4 with no layers, and FP8 with blocks of 0 columns."""
+    """No value of a field of config.json raises an exception, because an agent reads the config of any model. Reported:
+    Gemma 4 with no layers, and FP8 with blocks of 0 columns.
+    """
     config = next(row["config"] for row in PUBLISHED if text_part(row["config"])["model_type"] == kind)
     text = text_part(config)
     for name in text:

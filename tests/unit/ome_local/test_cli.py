@@ -23,7 +23,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def ome(*words: str, path: str | None = None) -> tuple[int, str, str]:
-    """Run the command in a separate process."""
+    """Run the command in a separate process, with `path` as its PATH if it is given. Return exit code, stdout and stderr."""
     environment = {**os.environ, **({"PATH": path} if path is not None else {})}
     done = subprocess.run(
         [sys.executable, "-m", "ome_operator", *words], capture_output=True, text=True, check=False, env=environment

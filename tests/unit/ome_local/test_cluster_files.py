@@ -29,7 +29,7 @@ class TestNames:
 
     @pytest.mark.parametrize("name", ["a", "ome", "ome-demo", "test-123", "x" * 40])
     def test_valid_cluster_name_is_accepted(self, home: Path, name: str) -> None:
-        """A name may contain letters, digits and dashes."""
+        """A name that consists of letters, digits and dashes is accepted."""
         assert layout.layout(name).root == home / name
 
     @pytest.mark.parametrize("name", ["", "-a", "a-", "A", "../a", "a/b", "a b", "x" * 41, "."])
@@ -49,13 +49,13 @@ class TestPorts:
     """Tests that ports are chosen once, stored, and not shared between clusters."""
 
     def test_chosen_ports_are_free_and_distinct(self) -> None:
-        """Ports are free, different, and within the range."""
+        """The ports of a cluster are free, differ from each other, and are within the range."""
         found = ports.choose(6)
         assert len(set(found)) == 6
         assert all(port in ports.RANGE and ports.is_free(port) for port in found)
 
     def test_port_in_use_is_skipped(self) -> None:
-        """If a chosen port is in use, another one is chosen: with the same random numbers, the result differs."""
+        """A port in use is not chosen: with the same random numbers, other ports are chosen."""
         first = ports.choose(1, dice=random.Random(7))[0]
         with socket.create_server(("127.0.0.1", first)):
             assert ports.choose(1, dice=random.Random(7))[0] != first
@@ -248,7 +248,7 @@ class TestNodes:
         assert node["status"]["addresses"] == [{"type": "Hostname", "address": "h200-00"}]
 
     def test_number_of_gpus_of_simulated_node_is_configurable(self) -> None:
-        """The number of GPUs and the label of a node agree. A machine without GPUs has no GPUs, and a number is refused."""
+        """The label of a node states its number of GPUs. A machine without GPUs has none, and a number is refused."""
         node = nodes.simulated("h100", 1, 4)[0]
         assert node["status"]["capacity"]["nvidia.com/gpu"] == node["metadata"]["labels"]["nvidia.com/gpu.count"] == "4"
         assert "nvidia.com/gpu" not in nodes.simulated("cpu", 1)[0]["status"]["capacity"]

@@ -87,7 +87,7 @@ def test_keda_is_refused_with_kind(wanted: Spec) -> None:
 
 def test_keda_programs_have_their_own_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The programs of KEDA are named `keda-operator` and `keda-adapter`, and not `operator` and `adapter` as Go would name
-    them. The CRDs beside them are those of the version that runs.
+    them. The folder of the programs contains the CRDs of the same version.
     """
     monkeypatch.setenv("OME_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(ensure, "this_machine", lambda **_: MACHINE)

@@ -93,7 +93,7 @@ def test_deleted_simulated_pods_end_as_failed_with_kueue(made: tuple[Layout, Clu
 
 
 def test_files_of_the_source_are_kept_next_to_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kueue's CRDs and webhooks are those of the version that runs."""
+    """The folder of Kueue's program contains the CRDs and webhooks of the same version."""
     monkeypatch.setenv("OME_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(ensure, "this_machine", lambda **_: MACHINE)
     root = "sigs.k8s.io/kueue@v0.17.0"

@@ -210,7 +210,9 @@ class TestRun:
         assert (done.returncode, done.stdout, done.stderr) == (3, "out\n", "err\n")
 
     def test_output_larger_than_a_pipe_buffer_is_read(self) -> None:
-        """A program may write more than a pipe holds: the whole output is read while the program is polled."""
+        """A program may write more than fits into a pipe. The whole output is read while the program runs, so the program
+        does not block.
+        """
         sizes: list[int] = []
 
         def much() -> None:

@@ -25,7 +25,9 @@ def at(tmp_path: Path) -> Iterator[Layout]:
 
 
 def test_a_process_is_found_until_it_ends(at: Layout) -> None:
-    """Another reader of the directory also finds the process. A stopped process is forgotten."""
+    """A running process is found by another reader of the cluster's directory, too. After the process has stopped, it is
+    not found any more.
+    """
     process = processes.spawn(at, "nap", ["sleep", "1000"])
     assert processes.find_process(at, "nap") == process
     assert os.getsid(process.pid) == process.pid, "it has its own session, so Ctrl+C on the terminal does not reach it"
@@ -118,8 +120,8 @@ def test_stopped_process_is_killed(at: Layout) -> None:
 
 
 def test_all_processes_of_a_cluster_are_ended(at: Layout, tmp_path: Path) -> None:
-    """All processes of a cluster are ended, also those that no file contains: a mark in their environment identifies them.
-    Processes of another cluster stay.
+    """All processes of a cluster are ended, including those that no file contains: a mark in their environment identifies
+    them. Processes of another cluster stay.
     """
     other = Layout(tmp_path / "c2")
     other.make()

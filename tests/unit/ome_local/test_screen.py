@@ -66,8 +66,8 @@ def test_failed_part_is_marked_on_screen(clock: Clock) -> None:
 
 
 def test_the_screen_keeps_its_height(clock: Clock) -> None:
-    """The number of lines on the screen does not change. Long texts are cut and limited to their first line, because a row
-    that wraps would move all other rows.
+    """The number of lines on the screen does not change. A long text is cut, and only its first line is shown, because a
+    row that wraps would move all other rows.
     """
     board = ProgressBoard(NEEDS, clock)
     with board.run_part("programs") as row:

@@ -61,8 +61,8 @@ def test_vocabulary_has_every_byte_and_the_special_tokens() -> None:
 
 
 def test_tiny_model_chat_template_matches_kimi_k2() -> None:
-    """The template is that of Kimi K2: first the tools, then every message between its tokens, then the beginning of the
-    assistant's message.
+    """The tiny model has the chat template of Kimi K2: first the tools, then every message between its tokens, then the
+    beginning of the assistant's message.
     """
     call = {"id": "functions.f:0", "function": {"name": "f", "arguments": '{"a": 1}'}}
     template = jinja2.Environment().from_string(tinymodel.CHAT_TEMPLATE)
@@ -83,7 +83,7 @@ def test_tiny_model_chat_template_matches_kimi_k2() -> None:
 
 
 def test_put_and_remove_of_tiny_model_are_idempotent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`put` and `remove` can be repeated. `remove` also removes parent folders that are empty then."""
+    """`put` and `remove` can be repeated without an error. `remove` also removes parent folders that are then empty."""
     place = tmp_path / "ome" / "models" / "tiny"
     monkeypatch.setattr(tinymodel, "PLACE", place)
     place.mkdir(parents=True)  # empty, as a kubelet leaves it

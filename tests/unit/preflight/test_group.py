@@ -73,8 +73,8 @@ def test_occupied_engine_port_is_a_finding(tmp_path: Path) -> None:
 
 
 def test_unreachable_rank_is_a_finding(tmp_path: Path) -> None:
-    """A rank that no other rank can reach is found. It listens on another address here, which has the same effect as a
-    firewall.
+    """If no other rank can reach a rank, this is a finding. In this test, the rank listens on another address, which has
+    the same effect as a firewall.
     """
     of = group(37)
     found = run_checks(tmp_path, 3, of, {2: {"bind": "127.37.9.9"}})
@@ -97,8 +97,8 @@ def test_unresolvable_host_name_is_a_finding(tmp_path: Path) -> None:
 
 
 def test_restarted_rank_does_not_wait_for_running_group(tmp_path: Path) -> None:
-    """If the engine of rank 0 already runs, the check of a restarted rank does not wait for a check of rank 0. The engine
-    listens, and its check does not.
+    """If the engine of rank 0 already runs, the preflight check of a restarted rank does not wait for a check of rank 0. In
+    this test, the port of rank 0's engine is open, and no check of rank 0 runs.
     """
     of = group(40)
     with socket.create_server((of.host(0), of.http)):

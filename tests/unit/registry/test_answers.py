@@ -24,7 +24,9 @@ ANSWERED, FAILED, PAUSED, UNCLEAR = ProbeResult.ANSWERED, ProbeResult.FAILED, Pr
 
 
 def reading(*taken: float, running: float = 0, waiting: float | None = 0) -> EngineLoad:
-    """Return the load of an engine whose ranks have these times."""
+    """Return the load of an engine whose ranks took their readings at the times `taken`. `waiting` is None if the engine
+    does not report waiting requests.
+    """
     return EngineLoad(running, waiting, 0, 0, running, taken)
 
 

@@ -33,9 +33,9 @@ def test_counters_and_buckets_of_sglang() -> None:
 
 
 def test_numbers_from_real_engine_metrics_equal_those_of_its_clients() -> None:
-    """The numbers that the registry reads from a real engine's metrics are those that its clients counted: 175 prompt tokens
-    and 336 generated tokens. The recorded page is that of SGLang 0.5.23 on CPUs with two data-parallel ranks (DP attention),
-    after 13 requests.
+    """The numbers that the registry reads from a real engine's metrics are those that its clients counted: 175 prompt
+    tokens and 336 generated tokens. The page was recorded from SGLang 0.5.23 on CPUs with two data-parallel ranks (DP
+    attention), after 13 requests.
     """
     page = parse_engine_page((DATA / "sglang-0.5.23-dp2.prom").read_text())
     assert page.counters == {"requests": 13.0, "promptTokens": 175.0, "outputTokens": 336.0}
@@ -44,7 +44,7 @@ def test_numbers_from_real_engine_metrics_equal_those_of_its_clients() -> None:
 
 
 def test_data_parallel_series_are_summed_and_tensor_parallel_copies_ignored() -> None:
-    """The series of data-parallel ranks are added up, and those of tensor-parallel ranks, which are copies, count once. With
+    """The series of data-parallel ranks are added up. The series of tensor-parallel ranks are copies, and count once. With
     --enable-metrics-for-all-schedulers, each tensor-parallel rank of a data-parallel rank has its own series.
     """
     name = "sglang:num_transfer_failed_reqs_total"

@@ -135,8 +135,8 @@ async def test_decode_is_blamed_although_its_first_probes_were_late(three: Slice
 
 
 async def test_decode_with_failing_transfers_does_not_count_as_busy(three: Slice) -> None:
-    """A decode leader that finishes requests only because their transfers fail does not count as busy, so its late probes
-    count against it.
+    """If a decode leader finishes requests only because their transfers fail, the leader does not count as busy. So late
+    probes of this leader count as failed.
     """
     counters = ({"requests": 7.0, "failedTransfers": 2.0}, {"requests": 9.0, "failedTransfers": 4.0})
     work = tuple(WorkReading(float(at), each, {}) for at, each in enumerate(counters))

@@ -17,7 +17,7 @@ STEMS = {"engine": "p"}
 
 
 def made_by(name: str, kind: str = "StatefulSet") -> list[dict[str, Any]]:
-    """Return the owner references of a pod: that of another owner, and that of its controller."""
+    """Return two owner references of a pod: one of another owner, and one of its controller with this kind and name."""
     other = {"apiVersion": "v1", "kind": "ConfigMap", "name": "notes"}
     return [other, {"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": "s", "controller": True}]
 
@@ -161,8 +161,8 @@ IMPOSTORS = {
 
 @pytest.mark.parametrize("case", IMPOSTORS)
 def test_pod_with_only_labels_of_worker_is_ignored(case: str) -> None:
-    """A pod that only has the labels of a worker does not become one. Anyone who may create a pod may give it these labels;
-    it would receive prompts, and the key that the router sends to its workers.
+    """A pod that has the labels of a worker, but not its owner, is ignored. Anyone who may create a pod may give it these
+    labels. As a worker, the pod would receive prompts and the key that the router sends to its workers.
     """
     assert [pod.name for pod in parse_pods(pods(IMPOSTORS[case], leader(4)), STEMS)] == ["p-4-0"]
 
@@ -265,8 +265,8 @@ def test_health_port_is_found_from_the_probes(case: str) -> None:
 
 
 def health_port(spec: dict[str, Any]) -> int | None:
-    """Return the port of the health page, if only the probes of that page keep a pod with this spec from being ready; else
-    None.
+    """Return the port of the health page of a leader with this pod spec, if only probes of that page keep the pod from
+    being ready. Otherwise return None.
     """
     body = leader()
     body["spec"] = spec

@@ -61,8 +61,8 @@ def test_second_start_begins_without_signs() -> None:
 
 
 def test_restarted_container_begins_without_signs() -> None:
-    """A container that has been started again has no results of the previous one. Between two reconciliations, it may end
-    and start, so that none sees that it does not run.
+    """If a container was started again, the results of the previous container do not count for it. The container may end
+    and start between two reconciliations, so that no reconciliation sees it stopped.
     """
     signs = seen(None, 503, 200)
     assert with_leader_state(signs, leader(), 3.0).healthy_at == 2.0, "the same container"
@@ -73,8 +73,8 @@ def test_restarted_container_begins_without_signs() -> None:
 
 
 def test_engine_is_read_until_its_answers_prove_nothing_new() -> None:
-    """An engine is asked until its leader is ready, unless further answers would prove nothing new. If an engine has
-    called itself unhealthy before, its answers prove its health.
+    """The registry asks an engine for its health until the leader is ready, unless the answers prove nothing. Only an
+    engine that has called itself unhealthy before proves its health by a later answer.
     """
     assert is_due(seen()) and is_due(seen(None, 503)) and is_due(seen(503, 200)) and is_due(seen(503, 200, 404))
     assert not is_due(seen(None, 200)) and not is_due(seen(404)) and not is_due(StartSigns())

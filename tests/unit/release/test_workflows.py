@@ -82,7 +82,9 @@ def test_ci_script_runs_the_same_targets_as_the_workflow() -> None:
 
 
 def test_published_artifacts_are_signed_with_provenance() -> None:
-    """Files, and images and charts by their digests, are signed after they were pushed and before the page names them."""
+    """All published artifacts are signed: files by themselves, and images and charts by their digests. They are signed
+    after they were pushed, and before the release page names them.
+    """
     pushed = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())["jobs"]["push"]["steps"]
     told = [step.get("run", "").split(" VERSION")[0] or step["uses"].partition("@")[0] for step in pushed]
     attests = [at for at, what in enumerate(told) if what == "actions/attest-build-provenance"]

@@ -30,8 +30,8 @@ def test_single_request_takes_its_service_times() -> None:
 
 
 def test_mean_wait_in_a_prefill_queue_agrees_with_theory() -> None:
-    """The mean wait in the simulated queue of a prefill group is that of queueing theory: with random arrivals at one server
-    with constant service times, it is ρ S / (2 (1 − ρ)) (M/D/1).
+    """The mean wait in the simulated queue of a prefill group agrees with the theory of queues. With random arrivals at one
+    server with constant service times, it is ρ S / (2 (1 − ρ)) (M/D/1).
     """
     seen = list[float]()
 

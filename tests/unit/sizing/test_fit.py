@@ -43,8 +43,8 @@ def test_fit_reduces_the_prediction_errors() -> None:
 
 
 def test_rows_left_out_do_not_influence_the_fit() -> None:
-    """Rows that a fit leaves out do not influence it: making their figures ten times as large does not change the
-    predictions of fits without them.
+    """Rows that a fit leaves out do not influence the fit: if the figures of these rows are made ten times as large, fits
+    without them give the same predictions.
     """
     seen: list[set[str]] = []
 

@@ -151,8 +151,8 @@ def test_deepseek_v4_decode_reads_windows_and_compressed_vectors() -> None:
 
 @pytest.mark.parametrize("model", ["nvidia/MiniMax-M3-NVFP4"])
 def test_minimax_m3_decode_reads_chosen_blocks_and_all_index_keys(model: str) -> None:
-    """A decode step of MiniMax M3 reads 16 blocks of 128 tokens, and the keys of all tokens, in the 57 of 60 layers that
-    have an indexer, and all tokens in the other 3. A key has 128 numbers in BF16.
+    """In 57 of its 60 layers, MiniMax M3 has an indexer: a decode step reads the keys of all tokens, and 16 blocks of 128
+    tokens. In the other 3 layers, the step reads all tokens. A key has 128 numbers in BF16.
     """
     few, more, far, farther = attention(model, (1000, 2000, 20_000, 40_000))
     layer, keys = 2 * 128 * 4 / 4, 57 * 128 * 2

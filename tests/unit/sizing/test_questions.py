@@ -158,8 +158,8 @@ def test_model_is_planned_in_the_precision_of_its_files(tmp_path: Path) -> None:
 
 
 def test_plan_accepts_the_model_and_precision_names_of_other_commands() -> None:
-    """A model is planned under each name under which `ome generate` has a recipe, if its weights are not GGUF files. The
-    precision is written as in the names of models, too.
+    """A model is planned under each name under which `ome generate` has a recipe, unless its weights are GGUF files. A
+    precision may be written as in the names of models.
     """
     known = bookshelf()
     for name in (*known.models, *known.aliases):
@@ -198,7 +198,9 @@ def test_precision_suffix_of_a_model_name_is_used() -> None:
 
 
 def test_model_weights_are_those_of_its_recipe() -> None:
-    """Reported: `ome plan --model Kimi-K2-Thinking` planned FP8 weights, although the published weights are INT4."""
+    """`ome plan` plans a known model with the size of its published weights, as its recipe states it. Reported: `ome plan
+    --model Kimi-K2-Thinking` planned FP8 weights, although the published weights are INT4.
+    """
     for model in bookshelf().models.values():
         if model.format != "gguf":
             planned = shape(model.name).known.weights

@@ -65,7 +65,9 @@ def test_combined_engines_become_manifests() -> None:
 
 @pytest.mark.parametrize(("model", "widest"), [("Kimi-K2-Thinking", 64), ("Kimi-K2-Instruct", 16)])
 def test_plan_searches_the_tensor_parallel_sizes_that_generate_writes(model: str, widest: int) -> None:
-    """Reported: `ome plan` proposed no TP above 16, although `ome generate --tp 32` writes four nodes."""
+    """`ome plan` proposes tensor parallelism up to the largest size that `ome generate` writes for the model. Reported:
+    `ome plan` proposed no TP above 16, although `ome generate --tp 32` writes four nodes.
+    """
     on = ("--model", model, "--hardware", "h100")
     found = layouts(*on, "--nodes", "8", "--workload", "2000/200")
     assert max(each["decode"]["tp"] for each in found if each["prefill"] is None) == widest

@@ -35,8 +35,8 @@ def speeds(
 
 
 def test_predicted_speed_is_that_of_the_planner_minus_its_error() -> None:
-    """The predicted speed is that of the planner, reduced by the error that nine of ten rows of SGLang on B200 in FP8 do not
-    exceed.
+    """The predicted speed is the planner's, reduced by an error. Nine of ten rows of SGLang on B200 in FP8 do not exceed
+    this error.
     """
     found, error = speeds(), by_class()["sglang b200 fp8 narrow"]
     place = ServingStack(shapes.shape("DeepSeek-R1"), gpus.gpu("b200"), "sglang", "0.5.8.post1")

@@ -92,8 +92,8 @@ def test_known_gpus_equal_the_accelerator_classes() -> None:
 
 
 def test_over_the_network_a_gpu_sends_only_its_share_of_the_sums() -> None:
-    """With TP 16 on two nodes, NVLink carries almost as much data as within a node, and each of the eight network
-    adapters of a node carries an eighth of the sums.
+    """With TP 16 on two nodes, NVLink carries about as much data as with TP 8 on one node. Over the network, each of the
+    eight adapters of a node carries only an eighth of the sums.
     """
     one, two, four = (steps.decode_terms(K2, Worker(gpus, 1, 1), 32, 3000) for gpus in (8, 16, 32))
     data = 2 * 61 * 32 * 7168 * 2

@@ -313,7 +313,7 @@ def test_only_the_proxy_port_is_contacted(variable: str, listener: socket.socket
 
 @pytest.mark.parametrize("host", ["169.254.169.254", "localhost:PORT", "127.0.0.1:PORT", "[::1]"])
 def test_private_address_is_refused_as_a_registry_of_a_namespaced_model(host: str, listener: socket.socket) -> None:
-    """S15: no address inside a network is contacted, and the message is that about a missing artifact."""
+    """S15: no address inside a network is contacted, and the message is the same as for a missing artifact."""
     host = host.replace("PORT", str(listener.getsockname()[1]))
     uri = f"oci://{host}/x:1"
 

@@ -123,7 +123,7 @@ OBJECT, EVENT = build_decoders()
 
 
 def known(value: Any, names: tuple[str, ...] = ("kind", "metadata", "spec", "status", "message")) -> Any:
-    """Return an object, or its metadata, with only those of the fields of `OBJECTS` that `OBJECT` does not skip."""
+    """Return an object, or its metadata, reduced to the fields of `OBJECTS` that `OBJECT` does not skip."""
     if not isinstance(value, dict):
         return value
     return {
@@ -332,8 +332,8 @@ def test_undecodable_text_raises_value_error(text: str | bytes) -> None:
 
 
 def test_weight_index_of_the_largest_published_models_is_decoded() -> None:
-    """An index of weights as large as that of the largest published models is read. Kimi K2 Thinking has 60 layers of 384
-    experts with 3 matrices in 3 tensors each, in 62 files.
+    """An index of weights is read even if it is as large as the index of the largest published models. Kimi K2 Thinking has
+    60 layers of 384 experts with 3 matrices in 3 tensors each, in 62 files.
     """
     from ome_operator.modelinfo.extract import INDEX, MEMORY
 

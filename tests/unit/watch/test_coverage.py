@@ -168,8 +168,8 @@ async def test_kopf_request_about_an_absent_namespace_waits(monkeypatch: pytest.
 
 
 async def test_refusal_is_passed_to_kopf_only_if_the_namespace_exists() -> None:
-    """A refusal is passed on to kopf only if the namespace exists. If the namespace has vanished, the refusal would end kopf
-    two minutes later.
+    """If the API server refuses a request of kopf with 403, kopf receives this response only if the namespace of the
+    request exists. If the namespace has vanished, the response would end kopf two minutes later.
     """
     cluster = Cluster("a")
 

@@ -254,8 +254,8 @@ async def test_object_that_is_never_delivered_ends_the_process() -> None:
 
 
 async def test_unlisted_kind_with_a_handler_is_detected() -> None:
-    """A handler for a version of a kind that is not listed is noticed. It would receive no events, and nothing else would
-    report that.
+    """If a handler exists for a version of a kind that is not listed, this is detected. The handler would receive no
+    events, and nothing else would report that.
     """
     events = KopfEvents(
         OURS, Process("", ()), lambda _: asyncio.sleep(0, set()), interval=1.0, patience=0.1, list_every=0.05
@@ -279,8 +279,8 @@ users: [{name: u, user: {token: t}}]
 
 
 async def test_kopf_is_imported_outside_the_event_loop_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The package kopf is imported in another thread than that of the event loop. In the event loop, the import blocked a
-    busy machine for a second at each start.
+    """The package kopf is imported in another thread, and not in the thread of the event loop. In the event loop, the
+    import blocked a busy machine for a second at each start.
     """
     loaded: dict[str, int] = {}
 

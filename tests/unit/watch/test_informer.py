@@ -201,7 +201,7 @@ async def test_deepest_accepted_object_is_reported_as_an_event(levels: int) -> N
 
 
 async def test_undecodable_event_is_dropped_alone(caplog: pytest.LogCaptureFixture) -> None:
-    """An event that can never be decoded is dropped alone, also if it arrives again and again. If each such event caused a
+    """An event that can never be decoded is dropped alone, even if it arrives again and again. If each such event caused a
     list, the retries would be used up, which ended the process before.
     """
     broken = [b"{\n", b"[1]\n", b'{"type": "ADDED", "object": 5}\n', b'\xff{"type": "ADDED"}\n'] * 25

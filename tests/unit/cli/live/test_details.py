@@ -28,8 +28,8 @@ def shown() -> ClusterState:
 
 
 async def told(answers: dict[bool, Any], **more: Any) -> Any:
-    """Return the log of the rank that crashes. `answers` maps True to the log of the previous container, and False to that
-    of the present container.
+    """Return the log of the rank that crashes. `answers` maps True to the log of the previous container, and False to the
+    log of the present container.
     """
 
     async def read(_: str, pod: str, __: str, wanted: LogWindow) -> AsyncIterator[LogLine]:

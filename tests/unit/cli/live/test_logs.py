@@ -71,7 +71,9 @@ async def test_unreadable_log_does_not_hide_others() -> None:
 
 
 async def test_pods_without_log_lines_are_counted() -> None:
-    """A pod that is not scheduled has an empty log, which the API server returns without an error."""
+    """If no pod has any log lines, a message counts these pods. A pod that is not scheduled has an empty log, which the API
+    server returns without an error.
+    """
     played, seen = Played(a=[[]], b=[[]]), Seen()
     assert (
         await show_merged(cast(Logs, played), [source("a"), source("b")], LogWindow(), seen.show, seen.complaints.append)

@@ -31,7 +31,7 @@ def on_claim(api: FakeApi, answer: Any) -> FakeApi:
 
 
 async def sentence(api: FakeApi, others: Any = (), **engine: Any) -> str:
-    """Return the lines about a service that mounts the claim."""
+    """Return the lines of `ome diff` about a service that mounts the claim. `others` are further objects in the files."""
     (forecast,) = (await preview(api, [clusters.service(**engine)], (), others)).services
     return forecast.sentence
 
@@ -103,7 +103,9 @@ def test_references_are_found_in_every_part_of_a_pod() -> None:
 
 @pytest.mark.parametrize("wrong", ["text", ["text"], [[]], {"name": 1}, 1, True])
 def test_malformed_reference_names_no_object(wrong: Any) -> None:
-    """The operator and the commands read pods as users wrote them: `secret: NAME` in place of a map is not an object."""
+    """A malformed reference, such as `secret: NAME` in place of a map, names no object and causes no error. The operator
+    and the commands read pods as users wrote them.
+    """
     container = {"name": "c", "env": [{"name": "A", "valueFrom": wrong}], "envFrom": [{"secretRef": wrong}, wrong]}
     volumes = [
         {"name": "v", "secret": wrong},

@@ -27,7 +27,9 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def looked(api: Looked, *trials: Trial, within: int = 60, said: list[str] | None = None) -> list[str]:
-    """Return the output of `ome preflight` for the user, given the answers of this API server."""
+    """Return the output of `ome preflight` with the answers of this API server. `trials` are the checks to run, `within` is
+    the time limit in seconds, and the progress messages are added to `said`.
+    """
     look = PreflightRun(api, trials or (made(),), within, (said if said is not None else []).append)
     return report_lines(report(*await look.run()))
 
@@ -146,8 +148,8 @@ async def test_removed_pod_is_reported() -> None:
 
 @pytest.fixture
 def heard() -> Iterator[None]:
-    """Restore the default action of SIGHUP. Under nohup, which the tests may run under, the signal is ignored, and the
-    command rightly keeps that.
+    """Set the default action of SIGHUP during a test. If the tests run under nohup, SIGHUP is ignored, and the command
+    would leave this as it is.
     """
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
@@ -243,8 +245,8 @@ async def test_unavailable_server_is_tolerated_for_a_while() -> None:
 
 
 async def test_a_server_that_never_answers_again_ends_the_check(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The check is given up after a while, although its time limit is long. The message names the command that removes what
-    is left.
+    """If the API server never answers again, the check is given up after a while, even if its time limit is longer. The
+    message names the command that removes the remaining objects.
     """
     monkeypatch.setattr(preflight, "UNREACHED", 0.05)
     monkeypatch.setattr(preflight, "PAUSE", 0.01)

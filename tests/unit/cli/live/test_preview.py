@@ -269,7 +269,9 @@ HELD = {"nodeSelector": {"gpu": "H300"}}
 
 
 async def test_diff_of_a_return_to_the_running_revision_restarts_nothing() -> None:
-    """`ome diff` compares with the revision that has groups, and not with that of an edit that was never rolled out."""
+    """`ome diff` compares an edit with the revision that has groups. It does not compare it with the revision of an edit
+    that was never rolled out.
+    """
     (found,) = (await preview(held(**HELD), [service()])).services
     assert found.before == found.after and not found.restarts and not found.changes
     assert found.sentence.startswith(

@@ -256,7 +256,9 @@ async def test_page_updates_keep_focus_filter_and_open_sections() -> None:
 
 
 async def test_suspended_page_shows_its_age() -> None:
-    """A page that is shown again, or whose polls have stopped, is not called live until it has read the cluster."""
+    """A page that is shown again, or whose polls have stopped, shows the age of its data. It is not called live until it
+    has read the cluster.
+    """
     async with looking(console.fleet(hostile=False)) as browser:
         live = browser.page.locator("#live")
         await browser.page.evaluate("dispatchEvent(new Event('pagehide'))")

@@ -95,8 +95,8 @@ async def test_a_recording_is_written_by_another_process(tmp_path: Path, monkeyp
 
 
 async def test_cancelled_recording_task_ends(tmp_path: Path) -> None:
-    """A task that is cancelled right after its start still ends: an operator that stops just after an internal error must
-    not wait for the file.
+    """A task that writes a recording ends even if it is cancelled right after its start. An operator that stops just after
+    an internal error must not wait until the recording is written.
     """
     made = reconciler(lambda *_: Plan(status={"conditions": []}), tmp_path)
     await made.reconcile(SERVICE)

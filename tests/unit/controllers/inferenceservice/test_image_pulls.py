@@ -40,8 +40,9 @@ def job() -> dict[str, Any]:
 
 
 async def test_reconciliations_see_pull_jobs_of_others_and_results_of_their_own() -> None:
-    """The number of a plan's Jobs counts for other services from the plan on, before any Job is created. A Job that the
-    operator has created, and each change of its status, is a fact of the next pass over its service.
+    """From the moment at which a plan contains Jobs that pull images, passes over other services count these Jobs, even
+    before any Job is created. The next pass over the service itself sees each Job that the operator has created, and each
+    change of the Job's status.
     """
     seen, dirty = dict[str, Observed](), list[Ref]()
     plans = {"svc": Plan(apply=(Apply(job(), ""),), pulls=1), "other": Plan()}

@@ -74,7 +74,7 @@ def test_memory_of_deleted_objects_is_dropped() -> None:
 
 def test_worker_pods_are_not_counted_for_the_leader_statefulset() -> None:
     """Pods of workers are not counted as pods of the leader's StatefulSet, although the name of the workers' StatefulSet is
-    that of the leader's with a suffix.
+    the name of the leader's StatefulSet with a suffix.
     """
     memory = ServiceMemory()
     memory.count(workload(replicas=1), pods(3, "w-0"), 0.0)

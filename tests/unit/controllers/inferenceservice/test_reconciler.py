@@ -42,7 +42,9 @@ def status(ready: str) -> dict[str, object]:
 
 
 def refusing(*kinds: str, error: KubeError | None = None) -> FakeApi:
-    """Return an API server that does not write objects of these kinds, by default for the next 30 seconds."""
+    """Return an API server that refuses to write objects of these kinds with `error`. By default, it answers 429, and asks
+    the client to try again after 30 seconds.
+    """
     return FakeApi({f"apply {kind}": error or TooMany("later", 429, 30.0) for kind in kinds})
 
 

@@ -1,4 +1,4 @@
-"""Tests of writes to a RoleScale at the same time as those of an autoscaler."""
+"""Tests in which the operator and an autoscaler write the same RoleScale at the same time."""
 
 from typing import Any
 
@@ -37,8 +37,8 @@ async def carried_out(plan: Plan, stored: dict[str, Any], *seen: dict[str, Any])
 
 @pytest.mark.parametrize(("replicas", "again"), [(1, False), (3, True)])
 async def test_replicas_from_the_write_response_are_used(replicas: int, again: bool) -> None:
-    """The response to a write contains a number of replicas that an autoscaler has set meanwhile, and this number is used.
-    Its event is older than the response, so it is ignored.
+    """The response to a write contains the number of replicas that an autoscaler has set just before, and this number is
+    used. The event of the autoscaler's write is older than the response, so the event is ignored.
     """
     plan = Plan(apply_status=(ApplyStatus(scale(5, 1, 1)),))
     outcome, _ = await carried_out(plan, scale(7, replicas, 1), scale(5, 1))
@@ -47,7 +47,7 @@ async def test_replicas_from_the_write_response_are_used(replicas: int, again: b
 
 @pytest.mark.parametrize("lost", [{}, {"labels": {}}, {"ownerReferences": []}], ids=["nothing", "labels", "owner"])
 async def test_existing_role_scale_is_used_immediately(lost: dict[str, Any]) -> None:
-    """A RoleScale that already exists is used at once, although no watch reports it because it has lost its labels."""
+    """A RoleScale that already exists is used at once, even if it has lost its labels, so that no watch reports it."""
     stored, plan = scale(7, 3), Plan(create=(Create(scale(0, 1)),))
     outcome, known = await carried_out(plan, {**stored, "metadata": {**stored["metadata"], **lost}})
     found = known["RoleScale", "svc-engine"]

@@ -19,7 +19,9 @@ SECRET = ssh.secret(OWNER, template())
 
 
 def server(answer: Exception | None = None) -> FakeApi:
-    """Return an API server that fails for every request except creation."""
+    """Return an API server that fails for every request except creations. A creation fails with `answer`, or succeeds if
+    that is None.
+    """
     return FakeApi({"create": answer, "apply": AssertionError("a workload is made before the Secret that its pods mount")})
 
 

@@ -1,5 +1,5 @@
-"""Tests that the StatefulSet of a group's leader is created before that of its workers, and that a guard that many groups
-share is read once.
+"""Tests of the order of the StatefulSets of a group: the leader's is created before the workers'. Tests that a guard is
+read once if many groups share it.
 """
 
 import asyncio
@@ -69,8 +69,8 @@ async def test_worker_statefulset_is_created_after_its_leader() -> None:
 @pytest.mark.parametrize("error", [Invalid("no", 422), Forbidden("no", 403), ServerError("no", 500)])
 @pytest.mark.parametrize("group", GROUPS)
 async def test_no_workers_are_created_if_the_leader_is_refused(group: int, error: KubeError) -> None:
-    """If the StatefulSet of a group's leader cannot be created, that of its workers is not created either. The workers would
-    hold accelerators and wait for a leader that does not exist.
+    """If the StatefulSet of a group's leader cannot be created, the StatefulSet of its workers is not created either. The
+    workers would hold accelerators and wait for a leader that does not exist.
     """
     names, execution = await applied(answers({f"e-{group}": error}), Plan(apply=pairs()))
     assert sorted(names) == sorted({*(f"e-{one}" for one in GROUPS), *(f"e-{one}-w" for one in GROUPS if one != group)})
@@ -82,8 +82,8 @@ async def test_no_workers_are_created_if_the_leader_is_refused(group: int, error
 async def test_exceeded_quota_limits_the_number_of_creation_attempts(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """If a quota is exceeded, the operator tries to create only a few of the refused StatefulSets, and not those of every
-    group. A service may have 1,000 groups; here the quota permits four StatefulSets.
+    """If a quota is exceeded, the operator tries to create only a few of the refused StatefulSets, and not the StatefulSets
+    of every group. A service may have 1,000 groups; here the quota permits four StatefulSets.
     """
     there: list[str] = []
 
@@ -203,7 +203,9 @@ async def test_debug_copy_of_a_pod_does_not_activate_a_guard() -> None:
 async def test_guard_lists_all_pods_only_if_the_first_is_a_debug_copy(
     found: list[dict[str, Any]], limits: list[int], stands: bool
 ) -> None:
-    """While an old slice ends, its pods are read every second. A slice may have hundreds of pods."""
+    """A guard reads only the first pod that matches. It lists all pods only if this first pod is a copy for debugging.
+    While an old slice ends, the guard is read every second, and a slice may have hundreds of pods.
+    """
     api = answers(list_objects=found)
     assert await guards.guard_applies(api, "ns", ALONE) is stands
     assert [call.limit for call in api.calls] == limits

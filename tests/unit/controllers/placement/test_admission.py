@@ -57,8 +57,8 @@ def plan(state: EditState, **more: Any) -> Plan:
 
 
 def replaced(name: str) -> dict[str, Any]:
-    """Return the StatefulSets of a service that is in the middle of a rollout: those of the complete revision and of a new
-    one.
+    """Return the StatefulSets of a service that is in the middle of a rollout. They belong to the complete revision and to
+    a new revision.
     """
     labels = {keys.SERVICE: name, keys.MANAGED_BY: keys.MANAGER}
     owner = {"kind": "InferenceService", "name": name, "uid": f"uid-{name}", "controller": True}

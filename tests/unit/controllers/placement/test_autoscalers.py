@@ -42,7 +42,9 @@ def event(reason: str, after: float, uid: str = "uid-p") -> dict[str, Any]:
 
 
 def looked(known: Any, seconds: float, *told: dict[str, Any]) -> tuple[bool, int]:
-    """Return whether an autoscaler is known to create nodes, and how often Events were read."""
+    """Read the Events `told` about the pods of a service twice, `seconds` after the attempt began. Return whether an
+    autoscaler is known to create nodes, and how many requests for Events were sent.
+    """
     memory, now = ServiceMemory(), BEGAN + timedelta(seconds=seconds)
     api = FakeApi({"list_objects Event": list(told)})
     reader = events.scale_ups(api, lambda: 0.0, lambda: now)

@@ -252,8 +252,8 @@ async def test_service_with_idle_nodes_learns_which_groups_to_release() -> None:
 
 
 async def test_waiting_service_wakes_a_service_with_idle_nodes() -> None:
-    """A service that has waited for nodes causes a reconciliation of a service that holds nodes without serving. That
-    service was last reconciled before the other one waited, and would be again only half a minute later.
+    """When a service has waited for nodes, a service that holds nodes without serving is reconciled at once. The latter was
+    last reconciled before the first service waited, and its next reconciliation would be half a minute later.
     """
     woken: list[str] = []
     lost = IdleNodes(frozenset({("engine", 1)}), (("n0", ROOM),), (), (), since=1.0)

@@ -39,7 +39,9 @@ def failures(name: str, times: int, role: Role = ROLE, begin: float = T) -> list
 
 
 def after(*signs: FailureSign, now: float = T + 1000, memory: Memory | None = None, **more: Any) -> dict[str, NodeMemory]:
-    """Return the record after these failures."""
+    """Return the record of failures by node after these failures. `memory` is the record before them, which is empty by
+    default.
+    """
     return remember(memory or {}, signs, more.get("ready", ()), more.get("nodes", nodes()), now)
 
 
@@ -167,9 +169,9 @@ def test_each_namespace_has_its_own_limit_of_avoided_nodes() -> None:
 
 
 def test_failures_caused_by_a_tenant_do_not_displace_faults_reported_by_nodes() -> None:
-    """A tenant with two namespaces makes its containers fail on 250 nodes, also while a node reports a fault of its own
-    (finding U15). The fault of the node stays recorded and avoided. Previously, the tenant's failures filled the record and
-    the tenth of nodes that may be avoided.
+    """A tenant with two namespaces makes its containers fail on 250 nodes, while another node reports a fault of its own
+    (finding U15). The fault of that node stays recorded and avoided. Previously, the tenant's failures filled the record
+    and the tenth of nodes that may be avoided.
     """
     there = {**nodes(300), "n299": node("n299", ("GPUMissing", "7 of 8 are allocatable"))}
     memory: Memory = {}

@@ -318,7 +318,9 @@ def test_long_benchmark_name_gives_a_valid_job_name() -> None:
 
 
 def test_job_images_are_pulled_with_secrets_of_its_namespace() -> None:
-    """The images of a Job are pulled with Secrets of the BenchmarkJob's namespace. The operator only knows their names."""
+    """The images of a Job are pulled with Secrets of the BenchmarkJob's namespace. The operator does not read these
+    Secrets; it knows only their names.
+    """
     images = IMAGES._replace(pull_secrets=("company",))
     manifest, why = desired_job(images, jobs.job(), service(), parts.deps(parts.model("hf://test/tiny")))
     assert manifest is not None, why

@@ -1,5 +1,5 @@
-"""Tests that the report of an agent counts for its own node. It only counts for other nodes if it is confirmed (finding
-T5).
+"""Tests that the report of an agent always counts for the agent's own node, and for other nodes only if it is confirmed
+(finding T5).
 """
 
 from collections.abc import Mapping

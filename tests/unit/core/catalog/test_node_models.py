@@ -205,7 +205,7 @@ def test_pin_and_facts_are_kept_without_records_until_the_uri_changes() -> None:
 
 def test_facts_about_files_of_another_uri_are_not_used() -> None:
     """Facts about files of another URI are not used. Between an edit of the URI and the next report of an agent, the
-    operator only uses the facts in the spec.
+    operator uses only the facts in the spec.
     """
     model = parts.model(URI, "k2")
     told = {"facts": {"architecture": "DeepseekV3ForCausalLM"}, "weights": {"uri": URI, "revision": "c1"}}

@@ -34,7 +34,7 @@ def test_curve_is_not_extrapolated_from_two_close_points() -> None:
 
 def test_curve_is_extrapolated_through_distant_points() -> None:
     """The line beyond the measured loads does not go through two neighboring points if there is a point farther away. The
-    measured curve is that of a simulation: with the line through the last two points, 50 ms would be reached at 544
+    measured curve comes from a simulation. With the line through its last two points, 50 ms would be reached at 544
     requests, and the true number is 730.
     """
     measured = ((136.0, 0.0293), (357.0, 0.0369), (367.0, 0.0376))

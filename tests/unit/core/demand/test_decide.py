@@ -139,8 +139,8 @@ def test_unavailable_groups_are_requested_only_once(hold: HoldReason) -> None:
 
 @pytest.mark.parametrize("hold", FEWER_THAN_NEEDED)
 def test_missing_groups_of_one_role_are_reported_despite_surplus_of_the_other(hold: HoldReason) -> None:
-    """The decision reports that one role has too few groups although the other has one too many. Prefill cannot get the
-    groups that it needs, and many requests are late, which also keeps the surplus decode group.
+    """The decision reports that one role has too few groups although the other role has one group too many. Prefill cannot
+    get the groups that it needs. Many requests are late, so the surplus decode group is kept.
     """
     seen, found, targets, before = FEWER_THAN_NEEDED[hold]()
     seen = tuple(one._replace(late=0.5) for one in seen)

@@ -58,9 +58,10 @@ def test_changing_load_gives_no_measurement_of_decode() -> None:
 def test_tokens_that_are_counted_at_the_end_of_requests_measure_only_a_steady_load(
     grown: int | None, measured: bool
 ) -> None:
-    """Tokens that are counted at the end of requests only measure a steady load. In a window of 60 s, 240 requests have
-    ended, and `grown` more have begun. Each of these has half of its tokens, which are not counted yet: up to a tenth of the
-    tokens may be missing.
+    """Some engines count the tokens of a request when the request ends. Such counts measure the speed only while the load
+    is steady. In a window of 60 s, 240 requests have ended, and at its end `grown` more requests run than at its beginning
+    (None: unknown). Half of the tokens of such a request are counted in the wrong window. The sample is used if at most a
+    tenth of the tokens may be wrong in this way.
     """
     then = sample(NOW - 60, running_now=None if grown is None else 200 - grown)
     newest = sample(NOW, running_now=200)

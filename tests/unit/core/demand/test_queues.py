@@ -10,15 +10,15 @@ from ome_operator.core.demand.queues import MOST, decode_groups, late_share, pre
 
 @pytest.mark.parametrize("patience", [0.0, 0.5, 2.0])
 def test_one_server_is_the_queue_with_a_single_server(patience: float) -> None:
-    """With one server, the formula for several servers equals that of an M/M/1 queue with the utilization ρ: a share of ρ
-    exp(−(1 − ρ) t / S) waits longer than t.
+    """With one server, the formula for several servers gives the same result as the formula of an M/M/1 queue with the
+    utilization ρ: a share of ρ exp(−(1 − ρ) t / S) waits longer than t.
     """
     assert late_share(1, 0.6, 0.3, patience) == pytest.approx(0.6 * math.exp(-0.4 * patience / 0.3), rel=1e-3)
 
 
 def test_erlang_c_agrees_with_a_published_value() -> None:
-    """The computed share of requests that have to wait equals that in tables of the Erlang C formula: 40.9 % with 10 servers
-    and a load of 8 erlang.
+    """The computed share of requests that have to wait equals the value in tables of the Erlang C formula: 40.9 % with 10
+    servers and a load of 8 erlang.
     """
     assert late_share(10, 8.0, 1.0, 0.0) == pytest.approx(0.409, abs=0.001)
 

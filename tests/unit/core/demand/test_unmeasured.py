@@ -129,8 +129,8 @@ def test_single_decode_measurement_at_most_doubles_the_groups() -> None:
 
 
 def test_a_load_that_groups_serve_well_needs_no_more_groups() -> None:
-    """The same load as a measured one needs the same number of groups. Three decode groups with one request each were
-    measured at 30 ms.
+    """If the load equals a load that was measured, no more groups are needed than were measured. Three decode groups with
+    one request each were measured at 30 ms.
     """
     before = unknown(2, 3, work=PrefillWork(0.0, 0.0001 / 1000), measured=1)
     steady = samples(1.0, running=3.0, running_now=3)
@@ -228,9 +228,10 @@ def test_saturated_service_scales_to_its_limit_although_that_is_too_slow(
     ("target", "rate", "groups"), [(10.0, 4.4, 1), (0.1, 4.32, 1), (0.1, 4.4, 2), (0.024, 4.4, 2), (0.1, 60.0, 2)]
 )
 def test_a_load_slightly_above_the_measured_one_waits_for_a_measurement(target: float, rate: float, groups: int) -> None:
-    """A decode group was measured with 6 requests at 22 ms, which is 4.3 requests of 64 tokens per second. A little more
-    adds no group while the requests would need longer to reach the limit than a measurement and a start take. A target near
-    the measured time, or a larger load, adds one.
+    """A load slightly above the measured one adds no group at once. A decode group was measured with 6 requests at 22 ms,
+    which is 4.3 requests of 64 tokens per second. With a slightly higher rate, the requests need longer to reach the limit
+    than a measurement and a start of a group take, so the decision waits for a measurement. A group is added if the target
+    is near the measured time, or if the load is larger.
     """
     known = KNOWN._replace(curve=((6.0, 0.022),))
     targets = TARGETS._replace(tbt=target)
@@ -243,8 +244,8 @@ def test_a_load_slightly_above_the_measured_one_waits_for_a_measurement(target: 
 
 @pytest.mark.parametrize("field", ["high", "room"])
 def test_decode_groups_are_not_added_for_requests_that_prefill_cannot_serve(field: str) -> None:
-    """28 requests/s need more prefill and decode groups. With a single prefill group, which passes on 4 requests/s, another
-    decode group would have nothing to do.
+    """No decode group is added for requests that prefill cannot pass on. 28 requests/s need more groups of both roles. A
+    single prefill group passes on only 4 requests/s, so another decode group would have nothing to do.
     """
     here, targets = fleet(1, 1), TARGETS
     if field == "high":

@@ -66,7 +66,7 @@ STEPS: dict[str, tuple[Any, str]] = {
 }
 """For each field of a Plan that contains steps: an example, and the text by which the step is reported."""
 WHILE_FROZEN = {"check", "apply_status"}
-"""Fields whose steps are carried out during a freeze, too."""
+"""Fields whose steps are carried out even during a freeze."""
 NO_STEPS = {
     "look", "status", "urgent", "events", "pulls", "rolls", "stands", "nodes", "claim", "demand", "watch_failures",
     "requeue_after",

@@ -79,8 +79,10 @@ def test_a_node_is_named_until_the_timeout_after_the_command(text: str, ready: b
 @pytest.mark.parametrize("word", ["", " now"])
 @pytest.mark.parametrize("size", [1, 2])
 def test_rollout_uses_a_named_node_if_its_groups_fit_on_no_other(word: str, strategy: str, size: int) -> None:
-    """There is no spare node. If the new groups excluded the node, a rollout would remove the old groups and then wait for
-    the rest of the timeout. It takes about as long as without `ome move`, after which `--now` removes a group at once.
+    """A rollout uses a node that `ome move` has named if its groups fit on no other node; there is no spare node here. If
+    the new groups excluded that node, the rollout would remove the old groups and then wait until the timeout of the
+    exclusion. The rollout takes about as long as without `ome move`. With `--now`, the service may be incomplete for
+    longer, because `--now` removes a group at once.
     """
     shape = replace(ONE, size=size, strategy=strategy)
     (plain := serving(shape, spare=0)).run(3)
@@ -101,7 +103,10 @@ def test_rollout_avoids_a_named_node_if_other_nodes_are_free() -> None:
 
 @pytest.mark.parametrize(("spare", "word", "used"), [(1, "", True), (1, " now", False), (2, "", False), (2, " now", False)])
 def test_added_group_uses_a_named_node_only_if_no_other_is_free(spare: int, word: str, used: bool) -> None:
-    """The former group has left the node. With `--now` and no other node, the added group waits until the exclusion ends."""
+    """A group has left the node that `ome move` has named, and then another group is added. The added group uses the named
+    node only if no other node is free and the move was requested without `--now`. With `--now`, it waits until the
+    exclusion of the node ends.
+    """
     fleet = serving(ONE, spare=spare)
     gone = named(fleet, word)
     until = fleet.world.now + TIMEOUT
@@ -114,7 +119,9 @@ def test_added_group_uses_a_named_node_only_if_no_other_is_free(spare: int, word
 
 
 def test_avoided_node_is_used_if_the_only_other_node_is_named_by_ome_move() -> None:
-    """A node that may be bad is better than none, also if the groups do not fit without the node that `--now` has named."""
+    """A node that may be bad is better than none. So a group uses an avoided node if it fits on no other node than this one
+    and the node that `ome move --now` has named.
+    """
     fleet = serving(ONE, spare=1)
     fleet.run(3)
     spare = min(fleet.world.deps.nodes.keys() - fleet.nodes_of(keys.DECODER) - fleet.nodes_of(keys.ENGINE))
@@ -127,7 +134,9 @@ def test_avoided_node_is_used_if_the_only_other_node_is_named_by_ome_move() -> N
 
 
 def test_avoided_nodes_are_excluded_before_the_named_ones() -> None:
-    """A group excludes at most MOST nodes."""
+    """A group excludes at most MOST nodes. If there are more, avoided nodes are excluded before nodes that `ome move` has
+    named.
+    """
     fleet = serving(ONE, spare=MOST + 10)
     fleet.run(3)
     *named, bad = sorted(fleet.world.deps.nodes.keys() - fleet.nodes_of(keys.DECODER) - fleet.nodes_of(keys.ENGINE))
@@ -143,8 +152,8 @@ def test_avoided_nodes_are_excluded_before_the_named_ones() -> None:
 @pytest.mark.parametrize("size", [1, 2])
 @pytest.mark.parametrize("ends", ["the timeout", "the annotation"])
 def test_group_that_left_without_replacement_returns_when_exclusion_ends(size: int, ends: str) -> None:
-    """`ome move --now` names a node that is not cordoned, and no other node is free: the new group is not placed on it
-    before the exclusion ends.
+    """`ome move --now` names a node, and the group leaves it without a replacement. The node is not cordoned, and no other
+    node is free. The new group is placed on the node when the exclusion of the node ends, and not before.
     """
     fleet = serving(replace(ONE, size=size), spare=0)
     gone = named(fleet, " now")

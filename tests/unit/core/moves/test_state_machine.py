@@ -52,7 +52,7 @@ def move(phase: Phase, seconds: float = 0, member: str = "0", **more: object) ->
 
 @dataclass
 class Case:
-    """A stored move, the groups, and the phase that follows, or None if no move follows."""
+    """A stored move, the groups, and the phase that has to follow. The phase is None if the move has to end."""
 
     before: Move | None
     role: MovingRole
@@ -159,8 +159,9 @@ BLOCKS = {
 @pytest.mark.parametrize("phase", Phase)
 @pytest.mark.parametrize("other", BLOCKS)
 def test_whether_a_group_waits_for_the_move_of_another(phase: Phase, other: str) -> None:
-    """A request without a replacement waits only for a group that leaves already, an ordinary request also for a replacement
-    that is starting, and a taint for every move.
+    """Whether a group waits for the move of another group depends on the cause of its own move. A request without a
+    replacement waits only for a group that is already leaving. An ordinary request also waits for a replacement that is
+    starting. A taint waits for every move, and so does a request if the other group was requested in the same way.
     """
     own = ASKED if other.startswith("asked, as") else TAINT
     causes = {"0": own, "1": {"now": URGENT, "taint": TAINT}.get(other, ASKED)}
@@ -184,7 +185,9 @@ def test_of_two_groups_without_replacement_the_leaving_one_continues() -> None:
 
 
 def test_group_stays_at_least_five_minutes_before_it_moves_again() -> None:
-    """With a short timeout, a replacement is not created and removed every few seconds while no node is free."""
+    """A group whose move has timed out stays for at least PAUSE seconds before it moves again, even if the timeout of moves
+    is shorter. Otherwise, while no node is free, a replacement would be created and removed every few seconds.
+    """
     short = MovePolicy(20.0)
     for seconds, phase in ((PAUSE - 1, Phase.STAYING), (PAUSE, Phase.REPLACING)):
         before = move(Phase.STAYING, seconds)

@@ -18,14 +18,18 @@ def work(age: float = 1.0, **rates: float) -> WorkRates:
 
 
 def prefill(age: float = 1.0, waiting: int | None = 3, requests: float = 2.0) -> LeaderReport:
-    """Return the report about a prefill leader."""
+    """Return the report about a prefill leader, read `age` seconds ago. `waiting` is the number of waiting requests; None
+    if it is unknown.
+    """
     return LeaderReport(
         "prefill", "serving", LeaderLoad(NOW - age, 1, waiting), work(age, requests=requests, promptTokens=2e4)
     )
 
 
 def decode(age: float = 1.0, running: int | None = 40) -> LeaderReport:
-    """Return the report about a decode leader."""
+    """Return the report about a decode leader, read `age` seconds ago. `running` is the number of running requests; None if
+    it is unknown.
+    """
     return LeaderReport("decode", "serving", LeaderLoad(NOW - age, running, 0), work(age, requests=2.0, outputTokens=900.0))
 
 

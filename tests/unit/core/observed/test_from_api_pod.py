@@ -54,7 +54,9 @@ def test_pod_of_ready_worker_has_group_rank_and_node() -> None:
 
 
 def test_group_of_a_leader_comes_from_its_label() -> None:
-    """The group of a leader is that of its label. Its pod index is always 0, so it says nothing about the group."""
+    """The group of a leader is read from its label. The pod index of a leader is always 0, so the index says nothing about
+    the group.
+    """
     pod = from_api.pod(body(LEADER))
     assert (pod.group, pod.rank) == (2, 0)
 

@@ -179,7 +179,7 @@ def test_malformed_managed_fields_keys_cause_no_error() -> None:
 
 
 class Word(str):
-    """A subclass of str, like that of the reasons of conditions."""
+    """A subclass of str, as the reasons of conditions have one."""
 
 
 class Choice(StrEnum):

@@ -58,8 +58,8 @@ def replace_paused(leader: LeaderReport) -> LeaderReport:
 
 
 def fleet(silent: int, services: int, apart: float = 1.0) -> list[set[float]]:
-    """Return, for each service, the times at which its leaders stopped answering. The first `silent` services have one such
-    leader each, `apart` seconds after that of the previous service.
+    """Return, for each service, the times at which its leaders stopped answering. Each of the first `silent` services has
+    one leader that stopped, `apart` seconds after the leader of the service before it.
     """
     return [{NOW + number * apart} if number < silent else set() for number in range(services)]
 

@@ -103,8 +103,8 @@ def test_contested_attempt_gets_its_full_timeout() -> None:
     "before", [None, Record({"engine": 1}, "T1", first="T0", trying=False), Record({}, "T1", first="T0", tries=2)]
 )
 def test_released_group_waits_together_with_groups_that_already_waited(before: Record | None) -> None:
-    """A decode group that had served releases its nodes, and waits together with what already waited. Two of three prefill
-    groups serve meanwhile.
+    """A decode group that had served releases its nodes, and waits together with the groups that already waited. During
+    this time, two of three prefill groups serve.
     """
     seen = SeenGroups({"engine": 3, "decoder": 2}, {"engine": 2, "decoder": 1}, {"engine": 2, "decoder": 1})
     found = advance(before, seen, turn=None, contested=False, timeout=60, now=NOW, gives_way=True)

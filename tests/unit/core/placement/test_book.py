@@ -58,8 +58,8 @@ def test_failed_attempt_with_too_few_nodes_is_not_wasted() -> None:
 
 
 def test_unplaced_pods_are_compared_with_free_nodes() -> None:
-    """An attempt ends with two of four pods on nodes, although two more nodes are free, which would be enough for the other
-    two. The promise counts as wasted.
+    """An attempt to place a gang ends with two of four pods on nodes. Two more nodes are free, and would be enough for the
+    other two pods, so the promise of nodes counts as wasted.
     """
     cluster = Cluster(2)
     half = tries(4)._replace(missing=needs(2))
@@ -104,8 +104,8 @@ def test_deletion_of_a_service_before_its_attempt_ends_counts_as_wasted() -> Non
 
 
 def test_promise_of_nodes_released_by_a_rollout_ends_if_they_are_unused() -> None:
-    """If a rollout does not use the nodes that it has released for itself, they are promised to it no longer. A tenant makes
-    the new pods of its service unschedulable, for example by deleting a volume claim.
+    """If a rollout does not use the nodes that it has released for itself, the nodes are no longer promised to it. In this
+    test, a tenant makes the new pods of its service unschedulable, for example by deleting a volume claim.
     """
     cluster = Cluster(4)
     serves = tries(2)._replace(serves=True, since=0.0)

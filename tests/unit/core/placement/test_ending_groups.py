@@ -25,7 +25,9 @@ def asked_now(fleet: Fleet) -> None:
 
 
 def timed_out(fleet: Fleet) -> None:
-    """Taint a node of decode group 1 until it leaves without a replacement, because there is no node for one."""
+    """Taint a node of decode group 1, and wait until the group leaves without a replacement, because no node is free for a
+    replacement.
+    """
     fleet.taint(min(fleet.nodes_of(keys.DECODER, 1)))
 
 
@@ -35,8 +37,8 @@ def timed_out(fleet: Fleet) -> None:
 def test_leader_ends_before_its_workers_while_another_group_waits_for_nodes(
     removed: Callable[[Fleet], None], size: int, router: bool
 ) -> None:
-    """Prefill group 2 waits for nodes and has no pods. Meanwhile a decode group that serves is removed: its leader has its
-    whole grace period, and its workers stay until the leader is gone. (The simulated cluster checks the order.)
+    """Prefill group 2 waits for nodes and has no pods. During this wait, a decode group that serves is removed. Its leader
+    has the whole grace period, and the workers stay until the leader is gone. (The simulated cluster checks the order.)
     """
     shape = Movable(size, 2, 2, router, moves=(("timeout", "20s"), ("withoutReplacement", "Go")))
     fleet = serving(shape, spare=size - 1, seed=size)
@@ -84,9 +86,9 @@ def existing_sets(fleet: Fleet) -> set[str]:
 @pytest.mark.parametrize("hold", ["", "look"])
 @pytest.mark.parametrize("recycles", [True, False])
 def test_a_further_group_that_becomes_ready_during_a_freeze_counts_as_served(hold: str, recycles: bool) -> None:
-    """The second prefill group becomes ready, and then loses its worker, for which there is no node. A freeze meanwhile
-    makes no difference: the group is not released like a group that has never served. If nothing is recycled, its leader
-    keeps serving.
+    """The second prefill group becomes ready during a freeze, and then loses its worker, and no node is free for a new
+    worker. The freeze makes no difference: the group is not released like a group that has never served. If nothing is
+    recycled, its leader keeps serving.
     """
     fleet = serving(Movable(2, 1, 1, router=True), spare=2)
     fleet.shape = replace(fleet.shape, engines=2)
@@ -110,8 +112,8 @@ def test_a_further_group_that_becomes_ready_during_a_freeze_counts_as_served(hol
 
 @pytest.mark.parametrize("hold", ["", "look"])
 def test_a_service_that_first_serves_during_a_freeze_counts_as_served(hold: str) -> None:
-    """A new service becomes ready, and then a prefill group loses its worker, for which there is no node. A freeze meanwhile
-    makes no difference: no group is released like a group of a service that has never served.
+    """A new service becomes ready during a freeze. Then a prefill group loses its worker, and no node is free for a new
+    worker. The freeze makes no difference: no group is released like a group of a service that has never served.
     """
     fleet = Fleet(shape := Movable(2, 1, 1, router=True), spare=0, seed=1)
     fleet.until("created", lambda: len(fleet.world.living_pods(keys.ENGINE)) == shape.size)

@@ -91,7 +91,7 @@ def test_leaders_that_kueue_admitted_without_their_workers_are_released() -> Non
 
 
 def test_fully_gated_pods_keep_their_place_in_the_queue() -> None:
-    """Pods none of which Kueue has admitted stay in the queue. They take no node from others, even if other services wait
+    """Pods stay in the queue if Kueue has admitted none of them. They take no node from other services, even if these wait
     for the same nodes.
     """
     made = begun()

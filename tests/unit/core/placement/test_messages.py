@@ -85,8 +85,8 @@ def lacks(*needs: Need, held: dict[str, dict[str, int]], by: dict[str, str]) -> 
 
 
 def test_message_names_pods_that_do_not_fit_alone() -> None:
-    """The message names only pods that do not fit alone. If each pod fits alone, the message says that they do not fit
-    together.
+    """The message names only the role whose pods do not fit even without the pods of the other role. If the pods of each
+    role fit alone, the message says that both roles together need more capacity than is free.
     """
     free = dict.fromkeys((f"n{at}" for at in range(12)), "gang/two, which serves")
     assert lacks(need(2, cpu=2000), need(6, "decode"), held=taken(*range(12)), by=free) == (

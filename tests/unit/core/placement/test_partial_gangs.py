@@ -168,8 +168,8 @@ def test_groups_named_by_the_plan_are_the_ones_removed() -> None:
 
 
 def test_serving_service_requests_at_most_the_nodes_that_its_pods_had() -> None:
-    """A service that serves is not expected to take more nodes than its existing pods had, although its next revision has
-    groups of 16 pods: its single pod, which is on one node, is being deleted.
+    """A service that serves requests at most as many nodes as its existing pods had. In this test, its next revision has
+    groups of 16 pods, and its single pod, which is on one node, is being deleted.
     """
     template = Demand(requests=(("nvidia.com/gpu", 8),))
     needs = (Need(("engine",), "engine", template, 1), Need(("engine",), "engine", template, 15))

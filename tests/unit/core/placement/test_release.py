@@ -73,7 +73,9 @@ def test_nodes_are_released_only_if_a_waiting_service_then_fits(waiting: Claim, 
 
 
 def test_no_nodes_are_released_if_the_lost_rank_has_a_free_node() -> None:
-    """A group releases nothing if there is a free node for its lost rank: the scheduler only has to bind the pod to it."""
+    """A group releases nothing if there is a free node for its lost rank, because the scheduler can bind the pod of this
+    rank to the node.
+    """
     assert asked([lost("a", ["n1"], 1), waits("w", 2)], nodes("n3", held="n1")) == set()
     assert asked([lost("a", ["n1", "n2"], 1, units=2)], nodes("n3", held="n1 n2")) == set()
 

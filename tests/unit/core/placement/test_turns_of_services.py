@@ -84,8 +84,8 @@ def stories(world: World) -> list[Plan]:
 
 
 def test_service_proves_only_the_edit_with_which_it_became_complete() -> None:
-    """A service proves only the edit with which it became complete. A new service proves nothing, nor does a service whose
-    engines the edit does not change.
+    """A service proves only the edit with which it became complete. A new service proves nothing. A service whose engines
+    the edit does not change proves nothing, either.
     """
     world = World(Shape().service(), numbered(Shape(), 1), 3)
     world.settle()

@@ -11,7 +11,9 @@ Data = dict[str, Any]
 
 
 def made(runtime: Data, written: Data | None = None, component: str = "engine") -> ComposedPods:
-    """Return the component that is composed of these parts of a runtime."""
+    """Return the component that is composed of the part `runtime` of a runtime and the part `written` of a service; None if
+    the service sets nothing.
+    """
     return compose(component, runtime, written)
 
 

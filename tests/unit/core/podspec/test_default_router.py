@@ -20,7 +20,9 @@ def sglang(*args: str) -> dict[str, Any]:
 
 
 def made(runtime: dict[str, Any], service: dict[str, Any]) -> Any:
-    """Return the component of the default router, or None."""
+    """Return the routerConfig of the router that a service with `router: {}` gets by default. Return None if it gets none:
+    if the runtime configures a router, or if the default router could not reach the engines.
+    """
     found = default_router(parts.runtime(**runtime).spec, parts.service(**service).spec)
     return found and found["routerConfig"]
 

@@ -87,8 +87,8 @@ def test_check_pods_are_named_by_group_and_rank() -> None:
 
 
 def test_no_controller_or_service_selects_the_pods_of_a_check() -> None:
-    """No controller and no Service selects the pods of a check on demand. The selectors are all those that the operator
-    writes for a service, and examples of those of routers and users.
+    """No controller and no Service selects the pods of a check on demand. The test uses all selectors that the operator
+    writes for a service, and examples of selectors of routers and users.
     """
     known = roles()
     owner = meta.Owner("svc", "team", "u")
@@ -243,8 +243,8 @@ def test_stored_workloads_are_not_modified_by_rendering_check_pods() -> None:
 
 
 def test_check_pod_belongs_to_no_kueue_pod_group() -> None:
-    """A pod of a check on demand belongs to no pod group of Kueue, because Kueue refuses a pod that states the number of
-    pods of a group, but not the name of the group.
+    """A pod of a check on demand belongs to no pod group of Kueue. Kueue refuses a pod that states how many pods its group
+    has, but not the name of the group.
     """
     labels = {keys.KUEUE_LABEL: "gold", keys.KUEUE_GROUP: "mine"}
     annotations = {"a": "b", keys.KUEUE_COUNT: "8", keys.KUEUE_SERVING: "true"}

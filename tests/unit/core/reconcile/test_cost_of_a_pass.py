@@ -49,15 +49,17 @@ def steps(groups: int) -> int:
 
 
 def test_cost_of_a_reconciliation_is_linear_in_groups() -> None:
-    """A comparison of each group with each other group would make the second hundred groups more expensive than the first
-    hundred.
+    """The instructions of a pass grow linearly with the number of groups. If each group were compared with each other
+    group, the second hundred groups would cost more than the first hundred.
     """
     few, more, most = (steps(groups) for groups in (10, 110, 210))
     assert most - more < 1.1 * (more - few)
 
 
 def test_unchanged_reconciliation_recomputes_only_what_depends_on_pods(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is rendered, parsed, validated or digested again when only a pod has got a new version."""
+    """If nothing has changed except the version of a pod, a reconciliation does not render, parse, validate or digest
+    anything again.
+    """
     service, deps, observed = ready(3)
     anew = list[tuple[Any, ...]]()
     put = memoize._Kept.put

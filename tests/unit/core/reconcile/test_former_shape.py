@@ -13,8 +13,8 @@ from tests.unit.core.passes import conditions, sets, settled
 
 
 def former(world: World, *, made: bool) -> str:
-    """Change the stored revision to that of an earlier version, and return its name. `made` keeps StatefulSets of that
-    version; otherwise all pods are removed.
+    """Change the stored revision to the form of an earlier version, and return its name. If `made` is true, the
+    StatefulSets of that version exist; otherwise all pods are removed.
     """
     revision = str(world.service.status["revision"])
     for key, one in list(world.children.items()):

@@ -52,7 +52,7 @@ class Fleet(World):
         self.settle()
 
     def break_(self, *numbers: int) -> None:
-        """Make the leaders of these groups not ready, and those of all other groups ready."""
+        """Make the leaders of these groups not ready, and the leaders of all other groups ready."""
         broken = {str(number) for number in numbers}
         self.healthy = lambda pod: pod.rank > 0 or pod.labels.get(keys.GROUP_INDEX) not in broken
         for pod in self.pods.values():

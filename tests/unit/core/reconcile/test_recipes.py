@@ -23,7 +23,7 @@ def world(sample: str, **engine: Any) -> World:
 
 
 def with_engine(sample: str, **engine: Any) -> tuple[InferenceService, Deps]:
-    """Return a shipped sample and its dependencies. `engine` contains fields that replace those of the sample's engine."""
+    """Return a shipped sample and its dependencies. `engine` contains fields that replace fields of the sample's engine."""
     service, deps = parts.shipped_service(sample)
     assert service.spec.engine is not None
     changed = service.spec.engine.model_copy(update=engine)

@@ -62,8 +62,8 @@ def test_equal_router_bounds_create_no_role_scale() -> None:
 
 @pytest.mark.parametrize("number", [1, 3, 6])
 def test_routers_of_a_role_scale_are_divided_between_slices_during_a_rollout(number: int) -> None:
-    """During a rollout, the number of routers in the RoleScale is divided between the slices: the share of each slice is
-    that of its ready groups (decisions 11).
+    """During a rollout, the number of routers in the RoleScale is divided between the slices in proportion to their ready
+    groups (decisions 11).
     """
     world = settled(asked(3, minReplicas=1, maxReplicas=8))
     scale(world, number)

@@ -180,7 +180,9 @@ def test_manually_set_number_is_kept_when_the_maximum_is_deleted() -> None:
 
 @pytest.mark.parametrize("one", ["Demand", "HPA", "KEDA", "External"])
 def test_component_that_never_had_a_maximum_uses_its_minimum(one: str) -> None:
-    """An upgrade of the operator alone changes no size: versions that ignore such a class also use the minimum."""
+    """A component with the class of an autoscaler that never had maxReplicas has minReplicas groups. Earlier versions of
+    the operator ignore such a class and use minReplicas, too, so an upgrade alone changes no size.
+    """
     world = Demanded(**_spec({"minReplicas": 4, **CLASSES[one]}))
     for low in (4, 2, 0):
         world.edited(**_spec({"minReplicas": low, **CLASSES[one]}))

@@ -111,7 +111,7 @@ def test_ome_wake_starts_groups_until_ten_idle_minutes_have_passed() -> None:
 
 
 def test_partly_written_wake_is_not_reverted() -> None:
-    """A reconciliation in the middle of `ome wake`, which writes one RoleScale after the other, does not undo the wake."""
+    """`ome wake` writes one RoleScale after the other. A reconciliation between these writes does not undo the wake."""
     world = Sleeper()
     world.until(20)
     world.written(2, 0)

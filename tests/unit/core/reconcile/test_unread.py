@@ -1,5 +1,5 @@
-"""Tests of an operator that reads no cluster-wide objects: it reports what it cannot know, and does not wait for it or act
-on it.
+"""Tests of an operator that reads no cluster-wide objects. The operator reports what it cannot know. It neither waits for
+this knowledge nor acts as if it had it.
 """
 
 from dataclasses import replace

@@ -39,7 +39,9 @@ def deps(*, decoder: bool = True, registry: str = "operator:1") -> Deps:
 
 
 def world(wakes: bool | None = None, decoder: bool = True, seed: int = 1, **more: Any) -> ZeroWorld:
-    """Return a service with two groups of each role."""
+    """Return a service with two groups of each role. `wakes` is `spec.scalingPolicy.wakeOnRequest`; None leaves the field
+    out.
+    """
     spec: dict[str, Any] = {"engine": BOUNDS, "router": {"minReplicas": 2}}
     spec |= {"decoder": BOUNDS} if decoder else {}
     spec |= {} if wakes is None else {"scalingPolicy": {"wakeOnRequest": wakes}}

@@ -90,8 +90,9 @@ def test_message_reports_groups_without_a_record(monkeypatch: pytest.MonkeyPatch
 
 
 def test_freeze_adds_first_starts_without_changing_records_of_served_groups() -> None:
-    """Group 0 has served before the freeze, and groups 1 and 2 become ready during it; group 2 had no record. Group 3 has
-    not become ready yet.
+    """A freeze adds the first starts of groups to the stored records, and changes no record of a group that has served
+    before. Group 0 has served before the freeze. Groups 1 and 2 become ready during the freeze; group 2 had no record.
+    Group 3 has not become ready yet.
     """
     served, waits = group(0), replace(group(1), phase="Pending", incarnation=0)
     stored = format_records([served, waits, replace(waits, name="later", index=3)])
@@ -104,7 +105,9 @@ def test_freeze_adds_first_starts_without_changing_records_of_served_groups() ->
 
 
 def test_freeze_keeps_records_with_missing_fields() -> None:
-    """Only the name of an entry is required."""
+    """During a freeze, the first start of a group is recorded even if other stored records lack fields. Only the name of a
+    stored record is required.
+    """
     (now,) = format_records([group(1)])
     assert with_first_starts([{"name": "cut"}, {"name": "cut-too", "index": None}], [now])[-1] == now
 

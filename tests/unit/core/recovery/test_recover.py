@@ -71,8 +71,8 @@ def test_recycle_is_stored_in_status_before_pods_are_deleted() -> None:
 @pytest.mark.parametrize("group", range(3))
 @pytest.mark.parametrize("rank", range(3))
 def test_recycle_reads_only_pods_of_its_own_group(group: int, rank: int) -> None:
-    """A recycle reads only the pods of its own group before it deletes them. The pod index of every leader is 0, whatever
-    its group, and the groups of decode have the same numbers.
+    """Before the operator recycles a group, it reads only the pods of this group. The pod index of every leader is 0,
+    whatever its group, and the groups of decode have the same numbers.
     """
     shape = Shape(size=3, engines=3, decoders=3)
     world = World(shape.service(), shape.deps(), 3)

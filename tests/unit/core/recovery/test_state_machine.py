@@ -98,8 +98,8 @@ def test_group_waits_for_ranks_that_restart_by_themselves() -> None:
 
 
 def test_rank_recorded_after_its_restart_belongs_to_the_new_leader_start() -> None:
-    """A restarted rank counts as part of its leader's new start if it was recorded after its own restart. The record was
-    written before the leader noticed the restart.
+    """If a restarted rank was recorded after its own restart, the rank counts as part of the leader's new start. The record
+    was written before the leader noticed the restart.
     """
     too_early = go(group(pod(0), pod(1, restarts=1)), NEW).record
     waits = go(group(pod(0, ready=False, restarts=1), pod(1, restarts=1)), too_early).record
@@ -180,8 +180,8 @@ def test_hang_timeout_starts_when_the_node_reports_again() -> None:
 
 
 def test_ranks_stay_until_a_terminating_leader_is_gone() -> None:
-    """While a leader terminates normally because its node is drained, the other ranks stay: its running
-    requests need them.
+    """While a leader terminates normally because its node is drained, the other ranks of the group stay, because the
+    leader's running requests need these ranks.
     """
     ends = rfc3339(NOW + timedelta(seconds=600))
     step = go(group(pod(0, deleting=True, ends=ends), pod(1)), READY)

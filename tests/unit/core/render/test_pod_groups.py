@@ -51,8 +51,8 @@ def test_leader_and_workers_form_one_pod_group_with_the_group_size() -> None:
 
 
 def test_statefulsets_have_no_queue_or_pod_group_label() -> None:
-    """StatefulSets and their selectors contain neither the name of a queue nor that of a pod group, because Kueue refuses
-    changes of a StatefulSet that has the name of a queue.
+    """StatefulSets and their selectors name neither a queue nor a pod group, because Kueue refuses changes of a StatefulSet
+    that names a queue.
     """
     made = data(2, engine={"labels": QUEUE}, decoder={"labels": QUEUE})
     for component in (keys.ENGINE, keys.DECODER):

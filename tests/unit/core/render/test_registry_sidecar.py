@@ -1,4 +1,4 @@
-"""Tests of the registry sidecar of routers: which routers get it, its arguments, and its rights."""
+"""Tests of the registry sidecar: which routers get it, its arguments, and its rights."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Tests of ScaledObjects, and of the advice if one is not created."""
+"""Tests of ScaledObjects, and of the advice if no ScaledObject is created."""
 
 from typing import Any
 

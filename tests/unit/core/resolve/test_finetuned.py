@@ -120,8 +120,8 @@ def test_unsupported_weights_are_reported_as_a_problem(weights: list[FineTunedWe
 
 
 def of_namespace(base: str | None) -> tuple[Any, list[str]]:
-    """Return the inputs and the messages of a service of `team` that uses the namespaced model `tiny` and namespaced
-    weights.
+    """Return the inputs and the messages of a service of `team` that uses the namespaced model `tiny` and the weights
+    `poet`. `base` is the namespace that the weights state for their base model; None if they state none.
     """
     body = yamls.model()
     own = {**body, "kind": "BaseModel", "metadata": {"name": "tiny", "namespace": "team"}}

@@ -84,7 +84,9 @@ def required(number: int) -> Pass:
 
 
 def configured(number: int) -> Pass:
-    """One format with many classes, and many formats with one class each."""
+    """Return a pass over a runtime with two kinds of formats: one format with `number` accelerator classes, and up to
+    10,000 formats with one class each.
+    """
     form, few = {"modelFormat": {"name": "safetensors"}}, min(number, 10_000)
     many = [{**form, "acceleratorConfig": {name: {}}} for name in names(few)]
     return of_runtime(supportedModelFormats=[{**form, "acceleratorConfig": {name: {} for name in names(number)}}, *many])
@@ -154,8 +156,8 @@ def test_missing_classes_are_recomputed_only_for_other_classes() -> None:
 
 @pytest.mark.parametrize("of", ["a" * 126 + "b" * 126 + "c", "nvidia-h1200-480gb", "ab" * 126])
 def test_a_similar_name_is_found_quickly_among_many(of: str) -> None:
-    """Names of objects of tenants are compared in limited time, although there may be any number of names with 253
-    characters each.
+    """A similar name is found in limited time, although tenants may create any number of objects with names of 253
+    characters.
     """
     among = names(10_000, of)
     start = time.process_time()

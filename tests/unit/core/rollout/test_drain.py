@@ -24,7 +24,7 @@ def leader(group: int, draining: datetime | str = "", ready: bool = True, runnin
 
 
 def mark(group: int, value: str | None) -> Patch:
-    """Return the patch that sets the mark of draining, or removes it."""
+    """Return the patch that sets the draining annotation of a leader to `value`; None removes the annotation."""
     name = names.leader_pod(STEM, group)
     return Patch("Pod", name, f"uid-{name}", {"metadata": {"annotations": {keys.DRAINING: value}}})
 

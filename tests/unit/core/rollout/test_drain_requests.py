@@ -26,7 +26,9 @@ def router(uid: str, **more: object) -> Pod:
 
 
 def report(uid: str, requests: int | None = 0, empty: int | None = EMPTY_READINGS, age: float = 3.0) -> DrainReport:
-    """Return the report of a router's registry."""
+    """Return the report of the registry beside the router `uid` about the leader, read `age` seconds ago. `requests` and
+    `empty` are the leader's requests and consecutive empty readings; None if they are unknown.
+    """
     return DrainReport(uid, NOW.timestamp() - age, requests, empty)
 
 

@@ -97,7 +97,9 @@ def test_failed_image_pull_holds_the_rollout_until_the_timeout() -> None:
 
 
 def test_pull_jobs_without_status_hold_the_rollout_until_the_timeout() -> None:
-    """If no job controller runs, the time since which the status has reported the wait limits the wait."""
+    """If no job controller runs, the Jobs that pull images never get a status. The rollout then waits until the timeout,
+    which begins when the status of the service first reports the wait.
+    """
     world = serving(SHAPE)
     world._act = lambda _: None  # type: ignore[method-assign]
     world.rolls_to(AFTER)
@@ -109,7 +111,9 @@ def test_pull_jobs_without_status_hold_the_rollout_until_the_timeout() -> None:
 
 @pytest.mark.parametrize("answer", [LOST, PODLESS])
 def test_rollout_does_not_wait_for_immediately_failing_pull_jobs(answer: str) -> None:
-    """An evicted pod, and a quota that refuses the pods, do not hold the rollout for the whole timeout."""
+    """If a Job that pulls an image fails at once, because its pod is evicted or a quota refuses its pod, the rollout does
+    not wait until the timeout.
+    """
     world = serving(SHAPE)
     world.answer = lambda _: answer
     world.rolls_to(AFTER)
@@ -242,7 +246,7 @@ def test_operator_restart_neither_repeats_pulls_nor_extends_the_wait() -> None:
 
 
 def test_only_nodes_eligible_for_the_new_pods_pull_the_image() -> None:
-    """A cordoned node, and a node that the pods of the new revision do not select, get no image."""
+    """An image is not pulled onto a cordoned node, or onto a node that the pods of the new revision do not select."""
     world = serving(SHAPE)
     occupied = sorted({pod.node for pod in world.pods.values() if pod.node})
     world.rolls_to(AFTER)

@@ -104,7 +104,9 @@ def but(group: int) -> set[int]:
 
 
 def without(group: int, *roles: str) -> tuple[Child, ...]:
-    """Return the StatefulSets of three groups, without those of these roles in one group."""
+    """Return the StatefulSets of three groups. In the group `group`, those with the roles `roles` (leader or worker) are
+    missing.
+    """
     gone = [{"leader": leader_set, "worker": worker_set}[role](group).name for role in roles]
     return tuple(each for each in SETS if each.name not in gone)
 
@@ -129,8 +131,9 @@ def test_leader_of_a_removed_group_is_deleted_before_its_workers(group: int) -> 
 
 @GROUPS
 def test_workers_of_an_earlier_group_end_soon_if_a_kept_group_has_its_number(group: int) -> None:
-    """The group has new StatefulSets, which can create their workers only when the earlier workers are gone. Their leader is
-    gone, so they serve no requests.
+    """Workers of an earlier group end soon if a kept group has the same number. The kept group has new StatefulSets, which
+    can create their workers only when the earlier workers are gone. The leader of the earlier workers is gone, so they
+    serve no requests, and their grace period can be shortened.
     """
     earlier = worker(group, workload_uid="earlier", deleting=True, grace=600)
     others = tuple(each for each in PODS if each.group != group)
@@ -176,8 +179,8 @@ def test_guard_of_group_workers_selects_only_the_leader_of_the_group(group: int)
 
 
 def test_groups_are_removed_independently() -> None:
-    """Groups are removed independently of each other. Group 0 has lost its leader, group 1 still has its own, and of group 2
-    only pods are left.
+    """Groups are removed independently of each other. Group 0 has lost its leader, and group 1 still has its own. Group 2
+    has no StatefulSets any more, but still has pods.
     """
     sets = (worker_set(0), leader_set(1), worker_set(1))
     pods = (worker(0), leader(1), worker(1), worker(2))

@@ -113,8 +113,8 @@ def test_groups_are_not_recreated_while_a_check_is_pending() -> None:
 
 
 def test_group_that_moves_is_not_replaced_twice_during_a_check() -> None:
-    """Two groups exist although one is desired, because one of them leaves its node. One of them is kept: if two were
-    kept, a third group would be created next to the one that leaves.
+    """Two groups exist although only one is requested, because one of them leaves its node. The operator keeps one of them.
+    If it kept both, it would create a third group next to the group that leaves.
     """
     seen = {"old": {"engine": GroupCounts(2, (True, True), 2)}}
     numbers = ReplicaCounts({"old": WANTED, "new": WANTED}, seen, seen, RECREATE)

@@ -199,8 +199,8 @@ def test_route_weights_are_kept_while_routers_are_replaced() -> None:
     ids=str,
 )
 def test_slice_receives_requests_once_its_router_is_long_ready(since: tuple[float | None, ...], left: float) -> None:
-    """A slice may receive requests when the first of its routers has been ready for long enough. A node whose clock is ahead
-    delays the slice only briefly. `since` contains how many seconds ago each router became ready.
+    """A slice may receive requests when the first of its routers has been ready for long enough. A node whose clock is
+    ahead delays it only briefly. `since` contains how many seconds ago each router became ready.
     """
     now = datetime.fromisoformat("2026-01-01T00:00:00+00:00")
     pod = LivePod("r", "u", {keys.COMPONENT: keys.ROUTER, keys.REVISION: "r"}, "svc-router-r-5b9", "u-set", 30, ready=True)
@@ -326,7 +326,7 @@ def test_route_and_slice_services_are_deleted_if_routing_is_disabled() -> None:
 
 @pytest.mark.parametrize(("changed", "waits"), [(-1, True), (-NOTICE, False), (30, True), (9999, False)])
 def test_clock_skew_delays_the_route_only_briefly(changed: float, waits: bool) -> None:
-    """The wait after a change of the route ends even if the API server's clock, which dates it, is far ahead of ours."""
+    """The API server's clock dates a change of the route. The wait after the change ends even if that clock is far ahead."""
     now = datetime.fromisoformat("2026-01-01T00:00:00+00:00")
     since = (now + timedelta(seconds=changed)).isoformat()
     assert (route.seconds_since(since, now) < NOTICE) is waits

@@ -225,7 +225,9 @@ def test_rules_run_once_per_revision_and_not_in_each_reconciliation() -> None:
 
 
 def test_new_revision_is_checked_only_for_refusals() -> None:
-    """The refusals are those that all rules find. Advice is needed once the revision is stored."""
+    """For a new revision, the operator asks only for refusals. They are the same refusals that the complete check of all
+    rules finds. Advice is computed only after the revision is stored.
+    """
     asked, validator = list[RevisionUnderTest](), Validator()
 
     def judge(question: RevisionUnderTest) -> ValidationResult:

@@ -11,7 +11,9 @@ from tests.support import parts
 
 
 def gpu(name: str, memory: str, price: str | None = None, tflops: int = 100, **more: Any) -> AcceleratorClass:
-    """Return a class whose nodes have the label gpu=<name>."""
+    """Return a class whose nodes have the label gpu=<name>. `memory` is in GB, and `price` is the cost per hour; None if
+    the class states none.
+    """
     capabilities = {
         "memoryGB": memory, "computeCapability": "9.0", "features": ["fp8"], "performance": {"fp16Tflops": tflops}, **more,
     }  # fmt: skip

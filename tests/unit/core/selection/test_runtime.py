@@ -50,7 +50,7 @@ def unnamed(**spec: Any) -> InferenceService:
 
 
 def choice(*runtimes: Runtime, model: Model | None = None, **spec: Any) -> Selection:
-    """Return the selection for MODEL."""
+    """Return the selection of a runtime for `model`, by default for MODEL."""
     return select(unnamed(**spec), profile_of(model or parts.model(**MODEL)), parts.deps(*runtimes))
 
 

@@ -110,8 +110,8 @@ def test_serving_gets_status_of_inference_service() -> None:
 
 
 def test_status_written_before_the_last_edit_is_ignored() -> None:
-    """A status that was written before the last edit does not count for the edited object. Otherwise Helm and `kubectl wait`
-    would take the state of the previous service for that of the edited one.
+    """A status that was written before the last edit does not count for the edited object. Otherwise Helm and `kubectl
+    wait` would mistake the state of the previous service for the state of the edited service.
     """
     conditions = [{"type": "Ready", "status": "True", "reason": "Serving", "message": "m", "observedGeneration": 1}]
     found = mirrored_status(serving(), {"observedGeneration": 1, "conditions": conditions}, NOTHING, NOW, current=False)

@@ -12,7 +12,7 @@ EARLY, LATE = datetime(2026, 1, 1), datetime(2026, 1, 2)
 
 
 def one(status: bool | None, reason: str = "R", message: str = "m") -> list[Condition]:
-    """Return a list with one condition."""
+    """Return a list with one condition Ready. `status` is True, False, or None for Unknown."""
     return [Condition("Ready", status, reason, message)]
 
 

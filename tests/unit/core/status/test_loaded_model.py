@@ -22,7 +22,9 @@ FAILED = {
 def said(
     *progress: RoleProgress, pods: tuple[Pod, ...] = (), groups: tuple[dict[str, Any], ...] = ()
 ) -> tuple[str, str, str, int]:
-    """Return the transition, the state of the active model, that of the target model, and the number of copies."""
+    """Return four values: the transition, the state of the active model, the state of the target model, and the number of
+    copies.
+    """
     found = loaded_model(progress, pods, groups, False)
     assert LoadedModel.read(found).dump() == found, "the schema contains every field and value"
     states = found["modelRevisionStates"]
@@ -87,5 +89,5 @@ def test_model_status_is_invalid_spec_before_any_pod_can_be_created() -> None:
     ],
 )
 def test_model_in_status_is_that_of_the_revisions(revisions: list[dict[str, Any]], expected: str) -> None:
-    """The model in the status is that of the service's revisions, and not the model `new` that the spec names."""
+    """The status names the model of the service's revisions, and not the model `new` that the spec names."""
     assert model_names(revisions, "new") == expected

@@ -151,7 +151,9 @@ OTHERS = {
     "ome_operator/core/recovery/record.py",
     "ome_operator/describe/unknown_weights.py", "ome_operator/keys.py", "ome_operator/registry/pods.py",
 }  # fmt: skip
-"""Files in which the word is that of a pod, node, model, group or ScaledObject, a text of the demo, or of a reason."""
+"""Files in which the word "Ready" does not mean the condition of a service. It is the condition of a pod, node, model,
+group or ScaledObject, or stands in a text of the demo or of a reason.
+"""
 
 
 def found() -> Iterator[str]:

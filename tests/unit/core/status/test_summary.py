@@ -111,8 +111,8 @@ def test_a_bug_of_the_operator_is_not_stalled() -> None:
 
 @pytest.mark.parametrize("reason", ["Failed", "OOMKilled", "BackoffLimitExceeded", "Running"])
 def test_a_benchmark_job_that_has_failed_is_stalled_for_every_reason(reason: str) -> None:
-    """A BenchmarkJob that has failed is Stalled for every reason. The reasons of its pod and its Job come from Kubernetes,
-    so they have no record in the table.
+    """A BenchmarkJob that has failed is Stalled for every reason. The reasons of a BenchmarkJob's pod and Job come from
+    Kubernetes, so the table has no records for them.
     """
     stored = cond.format_conditions([Condition(COMPLETE, False, reason, "m")], (), 1, EARLY)
     status = unreadable_status({"state": "Failed", "conditions": stored}, 1, ReasonedMessage("InternalError", "m"), LATE)

@@ -1,4 +1,4 @@
-"""Tests of `status.traffic`: its contents, how rarely it changes, and that no decision depends on it."""
+"""Tests of `status.traffic`: what it contains, how rarely it changes, and that no decision depends on it."""
 
 import json
 import math

@@ -1,5 +1,5 @@
-"""Tests of the address to which pods send spans of traces: where it is configured, which part of it belongs to a revision,
-and what the status reports about it (decisions 2 and 5).
+"""Tests of the address of the collector to which pods send spans of traces. The tests cover where the address is
+configured, which part of the configuration belongs to a revision, and what the status reports about it (decisions 2 and 5).
 """
 
 from dataclasses import replace

@@ -52,8 +52,8 @@ def test_changed_object_of_an_edit_is_identified(
 
 
 def test_object_whose_edits_are_not_followed_is_not_shared() -> None:
-    """A service that does not follow edits of an object proves nothing about an edit of it. It uses a new version of the
-    object only when its user requests it.
+    """A service that does not follow edits of an object proves nothing about an edit of this object. The service uses a new
+    version of the object only when its user requests this.
     """
     merged = {"kind": "FineTunedWeight", "namespace": "", "name": "w"}
     assert shared_by(inputs(accelerator=on())) == (RUNTIME, MODEL, H200)
@@ -118,8 +118,8 @@ def equal(status: str, *more: dict[str, str], current: bool = True) -> EditStand
 
 
 def test_complete_service_counts_as_up_to_date_since_it_is_ready() -> None:
-    """A service that is complete with the present runtime counts as equal to it from the time since which it is ready,
-    because it may have waited for an edit that was reverted.
+    """A service that is complete with the present runtime counts as up to date from the time since which it is ready. It
+    may have waited for an edit that was then reverted, so it needed no rollout.
     """
     lost = {"type": "Recovered", "status": "False", "lastTransitionTime": "2026-01-01T11:00:00Z"}
     assert equal("True") == EditStand(Epoch("u", 3), EditState.EQUAL, NOW - timedelta(hours=2))

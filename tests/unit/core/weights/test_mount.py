@@ -86,7 +86,7 @@ def test_digest_contains_everything_that_determines_the_files(other: dict[str, s
 
 
 def test_digest_uses_all_source_parameters_except_anonymous() -> None:
-    """The parameters of a source that determine the digest of a model are those that sources read, except `anonymous`, which
+    """The digest of a model depends on every parameter of a source that sources read, except `anonymous`. This parameter
     only decides whose credentials are used.
     """
     read: set[str] = set()

@@ -98,5 +98,5 @@ def test_digest_is_read_from_a_list_but_not_from_an_html_page(host: Host) -> Non
     ],
 )
 def test_digest_is_read_from_each_checksum_format(text: str, found: str | None) -> None:
-    """The digest of a file is found in every form of digest files that the projects use."""
+    """The digest of a file is found in every format of digest files that the projects of these programs use."""
     assert releases.digest_of(text, "helm.tar.gz") == found

@@ -54,8 +54,8 @@ def never_build(tools: list[Tool], *_: object, more_to_come: bool) -> None:
 
 
 def test_plain_release_binary_is_downloaded_and_executable(host: Host, place: Path) -> None:
-    """A release file that is the program itself, as those of Kubernetes, is downloaded and made executable. No other file is
-    requested.
+    """Some release files, such as those of Kubernetes, are the program itself. Such a file is downloaded and made
+    executable. No other file is requested.
     """
     host.release(KUBECTL_PATH, PROGRAM)
     releases.fetch(KUBECTL, MACHINE, place / "kubectl")
@@ -65,7 +65,7 @@ def test_plain_release_binary_is_downloaded_and_executable(host: Host, place: Pa
 
 
 def test_program_is_extracted_from_release_archive(host: Host, place: Path) -> None:
-    """If a release file is a .tar.gz archive, as that of etcd, only the program in it is kept, and the archive
+    """Some release files, such as etcd's, are a .tar.gz archive. Only the program in the archive is kept, and the archive
     is deleted.
     """
     host.release("/v3.6.6/etcd-v3.6.6-linux-amd64.tar.gz", archive("etcd-v3.6.6-linux-amd64/etcd", PROGRAM))
@@ -120,8 +120,8 @@ def test_reason_for_building_each_program_is_printed(host: Host, monkeypatch: py
 
 @pytest.mark.parametrize("content", [b"<html>log in</html>", b""])
 def test_html_page_in_place_of_a_program_is_refused(host: Host, place: Path, content: bytes) -> None:
-    """A host returns an HTML page instead of a program, as captive portals and incomplete mirrors do. The page
-    is not used.
+    """If a host returns an HTML page instead of a program, as captive portals and incomplete mirrors do, the page is
+    refused.
     """
     host.release(KUBECTL_PATH, PROGRAM)
     host.files[KUBECTL_PATH] = content
@@ -331,8 +331,8 @@ class TestPatches:
 
 
 def test_registry_is_recognized_by_its_response(host: Host) -> None:
-    """A server counts as a registry only if it answers as one. Any other server at the address, such as a proxy that
-    refuses, does not, and neither does a port without a server.
+    """A server counts as a registry only if it answers like a registry. Any other server at the address, such as a proxy
+    that refuses requests, does not count as one. A port on which no server listens does not count, either.
     """
     host.files["/v2/"] = b"{}"
     assert not releases.is_registry(f"{host.address}/v2/")

@@ -44,7 +44,7 @@ def test_every_dependency_is_a_part_of_the_plan(made: Spec) -> None:
 
 
 def test_kimi_k2_waits_only_for_the_control_plane() -> None:
-    """Kimi K2 waits for no image, and for no program of the real node."""
+    """Kimi K2 waits only for the control plane. It waits for no image, and for no program of the real node."""
     assert before(plan.KIMI_READY, planned(REAL)) == {
         plan.PROGRAMS, plan.PACKAGES, plan.CLUSTER, plan.OPERATOR, plan.KIMI_READY
     }  # fmt: skip

@@ -132,7 +132,7 @@ class TestKeys:
         assert len({before, copied, build.key("x", root)}) == 3
 
     def test_image_key_depends_on_file_names_and_modes(self, root: Path) -> None:
-        """The key changes if a file is renamed or becomes executable."""
+        """The key of an image changes if a copied file is renamed or becomes executable."""
         before = build.content(root / "src", root)
         (root / "src" / "a.py").chmod(0o755)
         runs = build.content(root / "src", root)

@@ -30,8 +30,8 @@ class Server(KubeApi):
 
 
 def test_up_keeps_existing_taints_of_node() -> None:
-    """`up` adds its taint to those that a node already has. Previously, it replaced all taints, including that of a cordoned
-    node.
+    """`up` adds its taint to those that a node already has. Previously, it replaced all taints, including the taint of a
+    cordoned node.
     """
     cordon = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
     server = Server([cordon])

@@ -69,7 +69,7 @@ class TestAddresses:
 
 
 def test_real_node_files_are_valid(node: RealNode) -> None:
-    """Each file is valid in its language, and contains nothing that another node would use, too."""
+    """Each file is valid in its language, and names nothing that another node uses."""
     files = configs.files(node, "/usr/lib/cni", 16 * 2**30)
     containerd = tomllib.loads(files["containerd.toml"])
     assert containerd["root"].startswith(str(node.folder))
@@ -120,7 +120,7 @@ class TestWhyNot:
     """Tests of the reason why a machine cannot have a real node: one message, before anything is started."""
 
     def test_real_node_requires_root(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A user who is not root gets a message about that, before anything else is checked."""
+        """If the user is not root, the message says so, before any other requirement is checked."""
         monkeypatch.setattr(os, "geteuid", lambda: 1000)
         assert str(requirements.why_not()).startswith("A real node creates networks and mounts, which only root may do")
 
