@@ -89,13 +89,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 # --- distribution to processes: `pytest -n 8` -----------------------------------------------------------------------------
 LARGE, CLUSTERS = "tests/controlplane/operator/test_", 4
-"""Files of a folder with many files, whose tests mostly wait. Each of the first `CLUSTERS` processes creates a cluster and
-then runs one of these files after the other, so that all of these processes end at about the same time. Other processes run
-none of them.
+"""LARGE is the beginning of the paths of files whose tests mostly wait. Each of the first CLUSTERS processes creates a
+cluster, and runs one of these files after the other. All of these processes then end at about the same time. Other
+processes run none of these files.
 """
 TOGETHER = ("tests/node/", *(f"tests/controlplane/{folder}" for folder in ("namespaces/", "process/", "adopt/", "")))
-"""Folders whose files share a cluster and therefore run in one process, without the files of `LARGE`. Every other file may
-run in any process.
+"""Folders whose files share a cluster and therefore run in one process. The files of LARGE are excluded. Every file outside
+of these folders may run in any process.
 """
 LONGEST = tuple(
     f"{LARGE}{name}.py::"
@@ -104,17 +104,17 @@ LONGEST = tuple(
         *("demand_beside_hpa", "fairness", "flood", "restore", "races", "recovery", "bad_nodes", "demand_routers"),
     )
 )
-"""The longest of these files, longest first. They start in this order, before the shorter ones."""
+"""The longest files of LARGE, longest first. They start in this order, before the shorter ones."""
 RACES = f"{LARGE}races.py::test_competing_services_all_serve_in_the_end["
 """Number of races: a thousand in `make soak`, in as many clusters as there are processes."""
 MIXED = ("tests/property", "tests/router", "tests/unit/preflight")
-"""Folders whose files start in alphabetical order: some files compute, and others wait for seconds again and again. So not
-all processes wait at the same time, and they do not all compete for the cores.
+"""Folders whose files start in alphabetical order. Some of these files compute, and others wait for seconds again and
+again. In this order, they are mixed: the processes neither wait all at once, nor compete for the cores all at once.
 """
 COMPUTE, COMPUTING = ("tests/property", "tests/lint", "tests/unit", "tests/docs"), ("gw4", "gw5")
-"""Folders whose tests compute, and the processes that run these tests first. The two cores then always have work, while the
-tests of clusters and routers wait. These processes have a lower priority, because an operator whose API server does not
-answer in time ends.
+"""COMPUTE are folders whose tests compute, and COMPUTING are the processes that run these tests first. The two cores then
+always have work, while the tests of clusters and routers wait. These processes have a lower priority, because an operator
+whose API server does not answer in time ends.
 """
 LONG = (
     "tests/process/test_wheel.py",

@@ -1,6 +1,6 @@
-"""Tests of what leaves an agent's process. Every request that carries a Secret, or a token that a Secret was exchanged for,
-is compared with an administrator's grant, as the server receives it and not as a user writes it (findings T3 and T4 of the
-second security review).
+"""Tests of what leaves an agent's process: requests that carry a Secret, or a token for which a Secret was exchanged. Each
+such request is compared with an administrator's grant. The tests compare the request as the server receives it, and not the
+URI as a user writes it (findings T3 and T4 of the second security review).
 """
 
 import asyncio

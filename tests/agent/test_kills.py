@@ -93,7 +93,7 @@ def test_download_completes_after_agent_is_killed_at_random_moments(tmp_path: Pa
 
 def test_download_with_archives_completes_after_the_agent_is_killed(tmp_path: Path) -> None:
     """The model is an artifact in a real registry, with separate files and archives. The agent is killed at random moments,
-    also while it unpacks.
+    even while it unpacks an archive.
     """
     chance = random.Random(SEED)
     kills = rounds = sent = size = 0

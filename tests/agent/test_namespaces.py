@@ -66,8 +66,8 @@ async def test_listing_the_hashes_of_another_tenant_gives_no_access_to_its_files
 async def test_recreated_namespace_gets_nothing_of_its_predecessor(
     tmp_path: Path, hubs: tuple[RepoHub, RepoHub], seen: bool
 ) -> None:
-    """A recreated namespace gets nothing from its predecessor, even for the same model: no complete files, no files by
-    their hashes, and nothing from its directory.
+    """A recreated namespace gets nothing from its predecessor, even for the same model. It gets no complete files, no files
+    by their hashes, and nothing from the predecessor's directory.
     """
     real, _ = hubs
     node, place = Node(tmp_path / "raid", real.url), tmp_path / "raid" / ".namespaces" / "team-a"

@@ -195,8 +195,8 @@ def test_unauthorized_peer_request_is_refused(
 
 @pytest.mark.parametrize(("given", "by_peer"), [(UPLOADS - 1, True), (UPLOADS, False)])
 def test_number_of_files_served_concurrently_is_limited(given: int, by_peer: bool, hub: Hub, tmp_path: Path) -> None:
-    """An agent that already sends as many files as it may at once answers further HEAD and GET requests with 503. The client
-    then downloads the file from the hub.
+    """An agent that already sends as many files at once as it may answers further HEAD and GET requests with 503. The
+    client then downloads the file from the hub.
     """
     giver = PeerServer([str(tmp_path / "a")], TOKEN)
 

@@ -145,7 +145,7 @@ def test_variable_references_name_only_earlier_variables(case: str) -> None:
 
 def test_stored_revision_always_yields_the_same_statefulsets(case: str) -> None:
     """A stored revision always yields the same StatefulSets: the data stored by the operator that wrote this golden file
-    give equal objects with the current code, also for a group that is added later.
+    give equal objects with the current code, even for a group that is added later.
     """
     golden = whole(read(case, "out.yaml"))
     (stored,) = [one for one in golden if one["kind"] == "ControllerRevision"]

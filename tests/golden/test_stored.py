@@ -39,8 +39,8 @@ def staying(world: World, folder: Path) -> Pods:
 
 
 def replaced(before: Pods, after: Pods) -> str:
-    """Return the names of pods that an upgrade replaces although it must keep them, and what to do about it; empty if
-    there are none.
+    """Return a text with the names of the pods that an upgrade replaces although it must keep them, and with what a
+    developer has to do about them. Return "" if there are no such pods.
     """
     changed = {name: pod[0] for name, pod in before.items() if after.get(name) != pod}
     engines = sorted(name for name, component in changed.items() if component != keys.ROUTER)

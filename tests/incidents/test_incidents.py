@@ -40,9 +40,9 @@ MEANT: dict[str, tuple[int, tuple[str, ...]]] = {
     "rank-deleted": (1, (*BACK, "Scaled True")),
     "group-drained": (1, (*BACK, "Scaled True")),
 }
-"""For each fault: the number of recycles of a group, and lines that the replay must contain in this order. The golden file
-alone is no proof, because it can be regenerated after any change. The services keep serving with their other groups, so the
-condition Scaled reports when all groups are back.
+"""Fault -> the number of recycles of a group, and the lines that the replay must contain in this order. The golden file
+alone proves nothing, because it can be regenerated after any change. The services keep serving with their other groups, so
+the lines include the condition Scaled, which reports when all groups are back.
 """
 FILES = sorted(path.name for path in HERE.glob("*.json*"))
 

@@ -161,8 +161,8 @@ def test_wheel_contains_the_files_that_commands_read(wheel: Path) -> None:
 
 
 def test_command_table_contains_every_command_of_the_wheel(installed: Installed) -> None:
-    """The table of commands, tests/data/commands.yaml, contains every command of the wheel, also the commands for local
-    clusters, which are in another package.
+    """The table of commands, tests/data/commands.yaml, contains every command of the wheel, including the commands for
+    local clusters, which are in another package.
     """
     done = run(installed.bin / "python", "-c", LEAVES, cwd=installed.there, env=installed.environment)
     leaves = {*json.loads(done.stdout)}

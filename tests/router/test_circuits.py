@@ -64,9 +64,9 @@ async def failing_router(folder: Path, *words: str) -> AsyncIterator[tuple[str, 
 
 
 async def failures(url: str, failing: list[Failing], seconds: float | None) -> tuple[list[float], int]:
-    """Let engines fail for `seconds` (None: until the end) while `CLIENTS` clients send requests. Return the times of the
-    failed requests and the number of successful requests. Times are in seconds after the engines work again or, if they do
-    not, after they began to fail.
+    """Let the engines fail for `seconds` seconds while `CLIENTS` clients send requests; with None, they fail until the end.
+    Return the times of the failed requests, and the number of successful requests. Times are in seconds after the engines
+    work again, or, with None, after they began to fail.
     """
     failed: list[float] = []
     succeeded, over = 0, asyncio.Event()

@@ -82,8 +82,9 @@ async def test_drained_leader_finishes_its_request_and_then_reports_empty(stage:
 
 
 async def test_summary_counts_equal_the_requests_sent_by_clients(stage: Stage) -> None:
-    """The numbers in the registry's summary are those of the requests that clients sent: the router's arrivals and the
-    engines' answers. Each request passes through prefill and decode.
+    """The numbers in the registry's summary equal the numbers of requests that clients sent. The summary counts the
+    requests that arrive at the router, and the requests that engines answer. Each request passes through prefill and
+    decode.
     """
 
     async def known() -> bool:

@@ -1,5 +1,5 @@
-"""Tests of a real router that loses its last engine and gets a new engine: what its registry answers meanwhile, and which
-requests it counts.
+"""Tests of a real router that loses its last engine and later gets a new engine. The tests check what the router's registry
+answers while there is no engine, and which requests the registry counts.
 """
 
 import asyncio
