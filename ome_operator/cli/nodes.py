@@ -84,7 +84,8 @@ def forgive(
 ) -> None:
     """Let new groups be placed on these nodes again, although groups failed there or the nodes report faults.
 
-    Earlier failures do not count any more. You need to patch NodeFaults. Exit code 2: nothing is remembered about a node.
+    Earlier failures do not count any more. The command needs the right to patch NodeFaults. If no faults are recorded for
+    one of the nodes, the command changes nothing and ends with exit code 2.
     """
     from datetime import UTC, datetime
 

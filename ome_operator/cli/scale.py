@@ -22,12 +22,19 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions
 
 
 Undo = Annotated[
-    bool, typer.Option("--undo", help="Go back to the size before the last decision, and keep this size until --resume.")
+    bool,
+    typer.Option(
+        "--undo",
+        help="Go back to the size before the last decision. The service keeps this size until you run the command with "
+        "--resume.",
+    ),
 ]
 Resume = Annotated[
     bool,
     typer.Option(
-        "--resume", help="Follow the demand again: end --undo, and delete the RoleScales whose numbers were set by hand."
+        "--resume",
+        help="Follow the demand again after --undo, or after somebody has set a number of groups in a RoleScale by hand "
+        "(the RoleScale is deleted).",
     ),
 ]
 Simulate = Annotated[
@@ -41,7 +48,8 @@ Simulate = Annotated[
 Oracle = Annotated[
     bool,
     typer.Option(
-        "--oracle", help="Also simulate an oracle: the controller of a grid of controllers that needs the fewest GPU-hours."
+        "--oracle",
+        help="Also simulate an oracle, for comparison: a controller that knows the load in advance and needs the fewest GPU-hours.",
     ),
 ]
 Plot = Annotated[Path | None, typer.Option(help="Draw the groups over time into this SVG file; needs --oracle.")]

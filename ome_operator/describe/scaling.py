@@ -43,10 +43,10 @@ class ScalingView(NamedTuple):
     speeds: Mapping[str, str]
     """Maps each role to a text that states how the speed of its groups is known, for example from measurements."""
     writers: Mapping[str, str]
-    """Maps the name of each RoleScale in `by_hand` to the field manager that wrote its number, such as kubectl."""
+    """Maps the name of each RoleScale in `by_hand` to the field manager that wrote its `spec.replicas`, such as kubectl."""
     by_hand: tuple[str, ...]
-    """Names of the RoleScales whose number somebody has set by hand. This number is used instead of the autoscaler's
-    number."""
+    """Names of the RoleScales whose `spec.replicas` somebody other than the operator has set: a person, or a
+    HorizontalPodAutoscaler. The component has this number of groups instead of the autoscaler's number."""
     traffic: Mapping[str, Any]
     """The field `status.traffic` of the service."""
     decisions: tuple[Mapping[str, Any], ...]
@@ -94,7 +94,8 @@ def _demanded(body: Mapping[str, Any]) -> list[str]:
 
 def _limits(body: Mapping[str, Any], scales: Mapping[str, Child], written: Collection[str]) -> dict[str, Limit]:
     """Return what limits the number of groups of each component that has the autoscaler class Demand. `scales` are the
-    RoleScales of the service by name, and `written` the names of the RoleScales whose number somebody has set by hand.
+    RoleScales of the service by name, and `written` the names of the RoleScales whose `spec.replicas` somebody has set by
+    hand.
 
     Only a component with maxReplicas has a RoleScale. So a RoleScale shows that a component has maxReplicas, even if the
     runtime sets this field and not the service.
@@ -152,7 +153,8 @@ def lines(scaling_view: ScalingView) -> Iterator[str]:
             if is_hpa
             else ""
         )
-        yield f"RoleScale {name} was {who}, and applies instead of the demand. To follow the demand again: {first}{end}"
+        applies = "its number applies instead of the demand"
+        yield f"RoleScale {name} was {who}, and {applies}. To follow the demand again: {first}{end}"
     if scaling_view.decisions:
         yield ""
         yield from columns.lines([("DECISION", "PREFILL", "DECODE", "ROUTERS", "HELD", "WHY"), *_decisions(scaling_view)])

@@ -56,7 +56,7 @@ def test_written_role_scale_is_shown_only_if_the_demand_decides() -> None:
     found = view(body, scales)
     assert found.by_hand == ("svc-decoder",)
     text = "\n".join(lines(found))
-    assert "RoleScale svc-decoder was set by hand, and applies instead of the demand. " in text
+    assert "RoleScale svc-decoder was set by hand, and its number applies instead of the demand. " in text
     assert " `ome scale svc -n team --resume`" in text
     assert view(service(), scales).by_hand == ()
 
