@@ -164,8 +164,8 @@ class InputReasons:
     CONFIGURATION_REFUSED = ReasonRecord(
         "ConfigurationRefused", of=(ROLLED_OUT,), kstatus=IN_PROGRESS, loud=True,
         meaning="SGLang's own argument parser would exit at the flags that the message names, on every GPU. The operator "
-                "neither stores nor rolls out the edit; the serving revision continues to serve and scale. The operator "
-                "never refuses stored revisions",
+                "neither stores nor rolls out the edit; the serving revision continues to serve and scale. A revision that "
+                "is stored already is never refused",
         remedy="write what the message names, and see `ome lint NAME` ([lint](lint.md#what-the-operator-refuses)). If the "
                "message is wrong, run `kubectl annotate isvc NAME ome.io/lint-ignore=RULE` with the rule that the message "
                "names",
@@ -199,9 +199,10 @@ class InputReasons:
     )  # fmt: skip
     CLUSTER_WARNINGS = ReasonRecord(
         "ClusterWarnings", of=(ADVICE,), kstatus=CURRENT,
-        meaning="the API server warns about objects of the service, for example that the Pod Security level of the "
+        meaning="the API server warns about objects of the service, for example because the Pod Security level of the "
                 "namespace does not allow its pods. Or another object of the cluster disturbs the service, such as a "
-                "second PodDisruptionBudget. The service violates no rule of `ome lint` of the severity error",
+                "second PodDisruptionBudget. If the service also violates a rule of `ome lint` of the severity error, the "
+                "reason is LintErrors instead",
         remedy="follow the message, which contains the API server's words",
     )  # fmt: skip
     NO_EFFECT = ReasonRecord(

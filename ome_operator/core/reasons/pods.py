@@ -48,8 +48,8 @@ class PodReasons:
     )  # fmt: skip
     FAILED_MOUNT = ReasonRecord(
         "FailedMount", of=COMPONENTS, kstatus=IN_PROGRESS, gravity=3, pods="cannot mount a volume", printed=True,
-        meaning="a volume cannot be mounted: the directory does not exist on the node, or the claim, Secret or ConfigMap "
-        "does not exist. The message contains the message of the kubelet",
+        meaning="a volume cannot be mounted: the directory does not exist on the node, or the PersistentVolumeClaim, Secret "
+        "or ConfigMap does not exist. The message contains the message of the kubelet",
         remedy="correct what the message names, on the pod's node or in the spec; the kubelet tries again by itself",
         see="Put the files of a model where `spec.storage.path` points, or remove the label of the model from the node (see "
             "\"Nodes\" below)",
