@@ -49,7 +49,7 @@ Oracle = Annotated[
     bool,
     typer.Option(
         "--oracle",
-        help="Also simulate an oracle for comparison: a controller that knows the true load, with the best of many settings.",
+        help="Also simulate an oracle for comparison: a controller that knows the true load, with its best settings.",
     ),
 ]
 Plot = Annotated[Path | None, typer.Option(help="Draw the groups over time into this SVG file; needs --oracle.")]
