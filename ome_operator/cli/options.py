@@ -15,10 +15,10 @@ OptionalFiles = Annotated[list[Path] | None, _FILES]
 
 def parse_roots(given: list[str] | None) -> tuple[str, ...]:
     """Return the directories below which agents write, without a trailing slash. Agents normalize them in the same way.
-    Without `given`, return the default directories. Raises InvalidOption for a relative path.
+    Without `given`, return the default directories. Raises ValueError for a relative path.
     """
     if relative := [root for root in given or () if not root.startswith("/")]:
-        raise InvalidOption(f"--agent-root={relative[0]}: write an absolute path, such as {Policy.agent_roots[0]}.")
+        raise ValueError(f"{relative[0]} is not an absolute path: write a path such as {Policy.agent_roots[0]}.")
     return tuple(root.rstrip("/") for root in given or ()) or Policy.agent_roots
 
 

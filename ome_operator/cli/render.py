@@ -16,7 +16,7 @@ from ome_operator.cli.manifests import (
 )
 from ome_operator.cli.options import Files, parse_roots, preflight_mode
 from ome_operator.cli.output import Format, emit_objects, print_error
-from ome_operator.errors import QuestionUnanswered
+from ome_operator.errors import InvalidOption, QuestionUnanswered
 from ome_operator.settings import Policy
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def render(
         [*beside, *found.objects],
         sidecar_image,
         model_agent=model_agent,
-        agent_roots=parse_roots(agent_root),
+        agent_roots=_roots(agent_root),
         preflight=preflight_mode(preflight),
         compile_caches=compile_caches,
     )
@@ -96,6 +96,14 @@ def render(
     emit_objects(output, objects)
     _print_findings(cluster, found, catalog_name(catalog), problems)
     raise typer.Exit(1 if problems else 0)
+
+
+def _roots(given: list[str] | None) -> tuple[str, ...]:
+    """Return the directories of --agent-root. Raises InvalidOption for a relative path."""
+    try:
+        return parse_roots(given)
+    except ValueError as error:
+        raise InvalidOption(f"--agent-root: {error}") from error
 
 
 def _objects(cluster: "ClusterCache", files: "Content", catalog: str) -> tuple[list["Manifest"], list[str]]:

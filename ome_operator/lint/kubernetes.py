@@ -188,7 +188,7 @@ def ports_shared(subject: Subject) -> Iterator[RuleHit]:
 @rule(
     "memory-unlocked",
     Severity.WARNING,
-    "A pod mounts its node's RDMA devices but must not lock memory",
+    "A pod mounts its node's RDMA devices but is not permitted to lock memory",
     ignored="If the container runtime limits locked memory, registering a KV cache fails with `Cannot allocate memory`.",
     evidence="https://github.com/kvcache-ai/Mooncake/issues/281; IPC_LOCK lifts the limit (docs/security.md).",
 )

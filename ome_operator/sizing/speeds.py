@@ -66,7 +66,7 @@ def _predicted(groups: Mapping[str, DescribedGroup], model: Model | None, hardwa
     if model is None or config is None:
         raise PlanRefused("`ome plan` does not know the config.json of the model")
     if len(hardware) != 1:
-        raise PlanRefused(f"the service may run on {len(hardware)} models of GPUs, but `ome plan` can predict only one")
+        raise PlanRefused(f"the service may run on {len(hardware)} models of GPUs, but a prediction needs a single one")
     starts = {role: _launch(role, group) for role, group in groups.items()}
     gpu = gpus.gpu(next(iter(hardware)))
     place = ServingStack(shapes.from_config(model.name, config), gpu, "sglang", starts[DECODE_ROLE].version)

@@ -82,13 +82,13 @@ def second_autoscalers(
         if kind == "RoleScale" and (component := demanded.get(target)):
             yield (
                 f"{one.title} and the class Demand both scale {component}: a number that {one.title} writes into RoleScale "
-                f"{target} replaces the number of the class Demand. To keep the class Demand, {one.deletion(namespace)} "
+                f"{target} replaces the number of the class Demand. To keep the class Demand, run {one.deletion(namespace)} "
                 f"and then `ome scale {service} -n {namespace} --resume`. To keep {one.title}, write External into "
                 f"spec.{component}.autoscaler.class"
             )
         elif kind in ("StatefulSet", "Deployment") and one.target in workloads:
             yield (
                 f"{one.title} scales {kind} {target}, whose number of pods the operator sets, too, so the two overwrite "
-                f"each other's number: {one.deletion(namespace)}, and scale the service with its RoleScales "
+                f"each other's number: run {one.deletion(namespace)}, and scale the service with its RoleScales "
                 "(docs/scaling.md)"
             )

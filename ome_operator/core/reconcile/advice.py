@@ -109,11 +109,11 @@ def _avoided(snapshot: Snapshot, intent: Intent) -> Iterator[str]:
     excluded = {node for child in own for node in child.excluded}
     near = sorted(({pod.node for pod in snapshot.pods} | excluded) & snapshot.observed.avoided.keys())
     for node in near[:AVOIDED]:
-        used = "" if node in intent.fit.excluded else ", but they are now, because they fit on no other nodes"
+        used = "" if node in intent.fit.excluded else ", but the service uses it, because its groups fit on no other nodes"
         why = snapshot.observed.avoided[node]
-        yield (f"new groups are not placed on node {node}{used}: {why} (to use the node again: ome nodes forgive {node})")
+        yield f"node {node} is avoided for new groups{used}: {why} (to use the node again: ome nodes forgive {node})"
     if (more := len(near) - AVOIDED) > 0:
-        yield f"new groups are not placed on {count(more, 'other node')} either: `ome nodes` lists the avoided nodes"
+        yield f"{count(more, 'other node')} {'is' if more == 1 else 'are'} avoided, too: `ome nodes` lists the avoided nodes"
 
 
 def _restored(snapshot: Snapshot, intent: Intent) -> Iterator[str]:

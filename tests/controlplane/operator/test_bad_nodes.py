@@ -72,7 +72,7 @@ def test_group_is_moved_from_a_node_after_three_failures(rig: Rig, namespace: st
     assert exclusions(rig, namespace) == [bad]
     assert new["metadata"]["labels"][keys.GROUP_INDEX] == "1"
     advice = rig.condition(namespace, "svc", "Advice")
-    assert f"new groups are not placed on node {bad}" in advice["message"], advice
+    assert f"node {bad} is avoided for new groups" in advice["message"], advice
     assert rig.get("NodeFaults", "", bad)["status"]["avoided"].startswith(f"by services of {namespace}")  # type: ignore[index]
 
     # The excluded node is remembered after a restart of the operator, until a user forgives it.

@@ -14,7 +14,7 @@ from tests.support.demanded import Demanded, spec, told
 SCALE = ("RoleScale", "svc-decoder")
 BOTH = (
     "{0} and the class Demand both scale decoder: a number that {0} writes into RoleScale svc-decoder replaces the number "
-    "of the class Demand. To keep the class Demand, `kubectl delete {1} -n team` and then `ome scale svc -n team --resume`. "
+    "of the class Demand. To keep the class Demand, run `kubectl delete {1} -n team` and then `ome scale svc -n team --resume`. "
     "To keep {0}, write External into spec.decoder.autoscaler.class"
 )
 KEDA = {"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "name": "load", "controller": True}
@@ -47,7 +47,7 @@ def test_an_autoscaler_without_a_target_scales_nothing(broken: dict[str, Any]) -
         (
             body({"kind": "Deployment", "name": "svc-router-1"}),
             "HorizontalPodAutoscaler mine scales Deployment svc-router-1, whose number of pods the operator sets, too, "
-            "so the two overwrite each other's number: `kubectl delete hpa mine -n team`, and scale the service with "
+            "so the two overwrite each other's number: run `kubectl delete hpa mine -n team`, and scale the service with "
             "its RoleScales (docs/scaling.md)",
         ),
         (body({"kind": "RoleScale", "name": "svc-engine"}), ""),

@@ -51,7 +51,7 @@ def test_group_that_failed_on_an_avoided_node_is_replaced_under_a_new_number() -
     assert excluded(one) == {1: "", 2: bad}
     assert bad not in where(one)
     assert one.condition("Ready")["status"] == "True"
-    assert f"new groups are not placed on node {bad}: failed three times" in one.condition("Advice")["message"]
+    assert f"node {bad} is avoided for new groups: failed three times" in one.condition("Advice")["message"]
 
 
 @pytest.mark.parametrize(
