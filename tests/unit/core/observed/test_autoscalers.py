@@ -14,7 +14,8 @@ from tests.support.demanded import Demanded, spec, told
 SCALE = ("RoleScale", "svc-decoder")
 BOTH = (
     "{0} and the class Demand both scale decoder: a number that {0} writes into RoleScale svc-decoder replaces the number "
-    "of the class Demand. To keep the class Demand, run `kubectl delete {1} -n team` and then `ome scale svc -n team --resume`. "
+    "of the class Demand. To keep the class Demand, run `kubectl delete {1} -n team` and then "
+    "`ome scale svc -n team --resume`. "
     "To keep {0}, write External into spec.decoder.autoscaler.class"
 )
 KEDA = {"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "name": "load", "controller": True}
