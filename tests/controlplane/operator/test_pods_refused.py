@@ -189,7 +189,7 @@ def test_quota_of_exactly_the_size_of_the_service_permits_edits(served: Rig, nam
     rig, before = served, uids(served, namespace)
     hard = {"pods": "5", "requests.nvidia.com_gpu": "32", "count_statefulsets.apps": "4", "count_deployments.apps": "1"}
     quota(rig, namespace, **hard)
-    assert "exceeded quota: q" in dry_run(rig, namespace, "i")
+    rig.wait("the quota applies", lambda: "exceeded quota: q" in dry_run(rig, namespace, "i"))
     edit(rig, namespace, "decoder", "engine:2")
     rolled(rig, namespace, before)
 
@@ -204,8 +204,7 @@ def test_quota_too_small_for_the_new_pods_keeps_the_old_ones(served: Rig, namesp
     rig.patch("InferenceService", namespace, "s", {"spec": {"decoder": worker}})
     needs = (
         "ResourceQuota q has too little left: the new revision needs 56 requests.nvidia.com/gpu, but only 40 would be "
-        "available (hard 40, used 32, "
-        "of which the old revision releases 32)"
+        "available (hard 40, used 32, of which the old revision releases 32)"
     )
     rig.wait_for_condition(namespace, "s", "RolledOut", "DryRunRefused", needs)
     serves(rig, namespace, before)

@@ -190,6 +190,8 @@ def test_operator_role_contains_exactly_the_used_permissions(rig: Rig, namespace
     rig.delete("ClusterServingRuntime", "", "w-pairs")
     rig.wait_until_quiet()
     sent = asked(rig)
+    # Another test of this cluster may have run the operator with Ingresses or HTTPRoutes; the next test checks their rights.
+    sent = [one for one in sent if one.resource not in ("ingresses", "httproutes") or what(one)[2] in ("list", "delete")]
     used = {what(one) for one in sent}
     # An apply that creates an object is logged as a patch with status 201, and needs both verbs.
     used |= {(group, resource, "create") for group, resource, _ in {what(one) for one in sent if one.code == 201}}
