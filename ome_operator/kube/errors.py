@@ -21,6 +21,7 @@ from typing import Any
 
 from ome_operator import quantity
 from ome_operator.errors import OmeError
+from ome_operator.util.wording import error_text
 
 LONGEST_WAIT = 3600
 """Maximum number of seconds for which an answer can delay the next attempt by the header Retry-After."""
@@ -128,7 +129,7 @@ def without_answer(error: BaseException) -> str:
     """
     cause, host, port = (getattr(error, name, None) for name in ("os_error", "host", "port"))
     if not isinstance(cause, OSError) or host is None:
-        return str(error) or type(error).__name__
+        return error_text(error)
     why = cause.strerror or str(cause) or CLOSED
     if cause.errno is not None and "Connect call failed" in why:  # asyncio's text, with the address once more
         why = os.strerror(cause.errno)

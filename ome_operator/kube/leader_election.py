@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from ome_operator.errors import OmeError
 from ome_operator.kube.client import Client, Manifest
 from ome_operator.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
+from ome_operator.util.wording import error_text
 
 logger = logging.getLogger(__name__)
 
@@ -141,7 +142,7 @@ class Election:
                 self._until, pause = started + self._settings.renew, self._settings.duration / 3
             except (KubeError, TimeoutError) as error:
                 pause = max(0.1, self._settings.retry - (self._clock() - started))
-                logger.warning("cannot renew the Lease: %s", error or type(error).__name__)
+                logger.warning("cannot renew the Lease: %s", error_text(error))
             if not self.is_leader():
                 raise LeadershipLost("the Lease could not be renewed in time")
 
@@ -165,7 +166,7 @@ class Election:
                 spec = {**self._lease["spec"], "holderIdentity": "", "leaseDurationSeconds": 1}
                 await self._client.update({**self._lease, "spec": spec})
         except (KubeError, TimeoutError) as error:
-            logger.warning("cannot release the Lease: %s", error or type(error).__name__)
+            logger.warning("cannot release the Lease: %s", error_text(error))
 
     async def _try(self) -> bool:
         """Claim or renew the Lease. Return whether this process holds it now; False if another operator holds it. Errors are

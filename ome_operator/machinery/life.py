@@ -3,6 +3,8 @@
 import asyncio
 import logging
 
+from ome_operator.util.wording import error_text
+
 logger = logging.getLogger(__name__)
 
 LEADING, STOPPING = "leading", "stopping"
@@ -36,7 +38,7 @@ class ProcessLife:
         if self.dead:
             return
         because = f" ({error.__cause__})" if error is not None and error.__cause__ is not None else ""
-        self.dead = f"{part}: {error or 'ended'}{because}"
+        self.dead = f"{part}: {'ended' if error is None else error_text(error)}{because}"
         known = expected or isinstance(error, self._expected)
         logger.critical("stopping: %s", self.dead, exc_info=None if known else error)
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ome_operator.recorder.redaction import redact_passes
+from ome_operator.util.wording import error_text
 
 LARGEST = 12 * 2**20
 """Size of a file in bytes from which no further service is written to it. The chart's volume (64 MiB) has space for the
@@ -67,7 +68,7 @@ def main() -> None:
     try:
         print(write(Path(path), sys.stdin.buffer, int(largest)))
     except (OSError, MemoryError) as error:
-        sys.exit(str(error) or type(error).__name__)
+        sys.exit(error_text(error))
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ from ome_operator.registry.records import LeaderState, Pod, WorkerChanges, Worke
 from ome_operator.registry.settings import SidecarSettings
 from ome_operator.registry.telemetry_reader import TelemetryReader
 from ome_operator.registry.unserved import UnservedRequests, app
+from ome_operator.util.wording import error_text
 
 logger = logging.getLogger(__name__)
 
@@ -104,7 +105,7 @@ class Registry:
             if self._stop.is_set():
                 return None
             self._memory = self._memory._replace(asked={})  # a router that restarts loses the workers that it was sent
-            self._log_trouble("router", f"the router does not answer: {error or type(error).__name__}")
+            self._log_trouble("router", f"the router does not answer: {error_text(error)}")
             return RETRY_SECONDS
         self._log_trouble("router", "")
         fresh = await self._list_pods()
@@ -136,7 +137,7 @@ class Registry:
         try:
             self._known = await self._pods.list()
         except NO_ANSWER as error:
-            why = error or type(error).__name__
+            why = error_text(error)
             self._log_trouble(
                 "pods", f"the router's list of workers is not changed, because the pods could not be listed: {why}"
             )
@@ -155,14 +156,14 @@ class Registry:
                 done += 1
                 logger.info("removed %s (%s): %s", worker.url, worker.worker_type, why)
             except NO_ANSWER as error:
-                failed = f"cannot remove {worker.url}: {error or type(error).__name__}"
+                failed = f"cannot remove {worker.url}: {error_text(error)}"
         for target in changes.add:
             try:
                 if await self._router.add(target):
                     done += 1
                     logger.info("added %s (%s): pod %s can serve requests", target.url, target.worker_type, target.pod)
             except NO_ANSWER as error:
-                failed = f"cannot add {target.url}: {error or type(error).__name__}"
+                failed = f"cannot add {target.url}: {error_text(error)}"
                 asked = {url: at for url, at in self._memory.asked.items() if url != target.url}
                 self._memory = self._memory._replace(asked=asked)
         self._log_trouble("changes", failed)

@@ -21,6 +21,7 @@ from ome_operator.core.reconcile.plan import Plan
 from ome_operator.recorder import recording, writer
 from ome_operator.recorder.passes import Pass, PassRecorder, SharedNodes
 from ome_operator.recorder.store import Recorder
+from ome_operator.util.wording import error_text
 
 logger = logging.getLogger(__name__)
 
@@ -94,7 +95,7 @@ class Flight:
                 self._delete_oldest(path)
                 count = await _file(path, kept, recording.file_header(__version__, reason, now))
         except Exception as error:
-            logger.error("cannot write the recording %s: %s", path, str(error) or type(error).__name__)
+            logger.error("cannot write the recording %s: %s", path, error_text(error))
             return None
         logger.warning("recording of %d of %d services, for %s: %s", count, len(kept), reason, path)
         return path
