@@ -5,7 +5,7 @@ ones.
 
 Three other times are shorter with and without OME_SOAK: the time before the operator removes groups, the time before it
 stores a new reason for keeping the number of groups, and the time before it asks a router again that gave no summary.
-Nothing else differs.
+Its Lease lasts as long as the Leases of other operators in tests. Nothing else differs.
 """
 
 import os
@@ -15,6 +15,7 @@ from ome_operator.controllers import demand as scaler
 from ome_operator.controllers import telemetry
 from ome_operator.core.demand import arrivals, decide, estimate, follow, learn, removal_holds, rest
 from ome_operator.core.observed import demand as observed
+from tests.support.loaded import use_long_lease
 
 FASTER = 1.0 if os.environ.get("OME_SOAK") else 5.0
 """Factor by which the decisions are faster than usual."""
@@ -28,6 +29,7 @@ arrive before the schedule brings a service to zero.
 """
 
 if __name__ == "__main__":
+    use_long_lease()
     for module in (arrivals, decide, estimate, learn, observed, removal_holds, scaler):
         module.WINDOW /= FASTER
     arrivals.RECENT /= FASTER

@@ -27,6 +27,11 @@ NAME = "loaded"
 _WITHIN_S = 60.0
 
 
+def use_long_lease() -> None:
+    """Double the times of the Lease of this process, because several control planes share two cores."""
+    Settings.__init__.__kwdefaults__.update(lease_duration=30.0, lease_renew=25.0)
+
+
 def start(cluster: Cluster, name: str, words: Sequence[str], environment: Mapping[str, str]) -> None:
     """Start `ome WORDS` as a process of the cluster. Its output goes to its log."""
     assert processes.find_process(cluster.at, name) is None, f"{name} is already running"
@@ -82,5 +87,5 @@ def _serve(address: str) -> None:
 
 if __name__ == "__main__":
     _serve(sys.argv[1])
-    Settings.__init__.__kwdefaults__.update(lease_duration=30.0, lease_renew=25.0)
+    use_long_lease()
     main()
