@@ -11,7 +11,6 @@ from typing import Any
 
 import kopf
 import pytest
-from kopf._cogs.aiokits import aiotasks
 
 import ome_operator
 from ome_operator import app, keys, watch
@@ -144,7 +143,7 @@ async def test_fatal_error_ends_only_the_loop_of_kopf_with_an_exception(
     server = Server(service("a"), service("b"))
     server.refuse = [(SERVICES, code)] if code else []
     server.page, server.later = 1, [*later]
-    wait, waits = aiotasks.wait, list[int]()
+    wait, waits = asyncio.wait, list[int]()
 
     async def counted(tasks: Any, **options: Any) -> Any:
         done, pending = await wait(tasks, **options)
@@ -152,7 +151,7 @@ async def test_fatal_error_ends_only_the_loop_of_kopf_with_an_exception(
             waits.append(len(pending))
         return done, pending
 
-    monkeypatch.setattr(aiotasks, "wait", counted)
+    monkeypatch.setattr(asyncio, "wait", counted)
     async with hosted(server) as (process, operating):
         if told:
             await until(lambda: len(server.watched) == len(ALL))
