@@ -59,8 +59,8 @@ def has_fp4_experts(quantized: Quantization) -> bool:
 
 
 def quantization_by_name(name: str) -> Quantization | None:
-    """Return the quantization with the name `name`, for a model whose author states only this name. Return None if the name
-    does not determine the number of bits.
+    """Return the quantization of a model of which only the name of its quantization is known, such as "fp8". Return None if
+    `name` is not a known name.
     """
     bits = _BITS.get(name.lower())
     return Quantization(name=name.lower(), bits=bits or None) if bits is not None else None

@@ -86,8 +86,8 @@ class EngineClient:
             return None
 
     async def text(self, url: str, most: int, within: aiohttp.ClientTimeout = TIMEOUT) -> str | None:
-        """Return the text of a page; "" if the server has no such page. Return None if the server does not answer before the
-        timeout `within`, answers with another error, or sends more than `most` bytes.
+        """Send a GET request to an engine, and return the body of its response; "" if the engine has no such page (400,
+        404). Return None if the response exceeds the timeout `within` or `most` bytes, or is another error.
         """
         try:
             async with self._request("GET", url, within) as answer:

@@ -119,8 +119,8 @@ async def read_range(
 async def read_all(
     session: aiohttp.ClientSession, url: str, headers: Mapping[str, str] = NO_HEADERS, credential: Credential | None = None
 ) -> AsyncIterator[bytes]:
-    """Iterate over all bytes of a file of unknown size. Raises RequestRefused if the source rejects the request, and
-    SourceUnreachable if the source fails. `credential` is None for a request without a credential.
+    """Download a file whose size is not known, and yield its bytes in pieces. Raises RequestRefused if the source of the
+    file rejects the request, and SourceUnreachable if it fails. `credential` is None for a request without a credential.
     """
     try:
         async with _get(session, url, headers, credential) as response:

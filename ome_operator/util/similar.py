@@ -10,7 +10,7 @@ _MOST_COMPARED = 2_000
 _NEAREST = 5
 """Number of names that are compared thoroughly: those that share most pairs of neighboring characters with the name."""
 _LONGEST = 64
-"""Number of characters of a name that are compared, because the time of a thorough comparison grows with the square of this
+"""Maximum number of leading characters of a name that are compared. The time of a comparison grows with the square of this
 number.
 """
 _SHARE = 0.75

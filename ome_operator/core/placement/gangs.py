@@ -200,7 +200,7 @@ def _refused(snapshot: Snapshot) -> str:
 
 
 def _priority_class(roles: Mapping[str, StoredRole]) -> str:
-    """Return the PriorityClass of the pods of the first role; "" if the pods have no PriorityClass."""
+    """Return the name of the PriorityClass in the pod template of the first of these roles; "" if the template has none."""
     spec = next(iter(roles.values())).leader["spec"]["template"]["spec"]
     return str(spec.get("priorityClassName") or "")
 

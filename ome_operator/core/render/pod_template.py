@@ -36,8 +36,8 @@ class Context(NamedTuple):
     namespace: str
     revision: str
     weights: Sequence[Mapping[str, str]]
-    """Stored identities (`core.weights.mount.Weights` as dicts) of the model's weights, followed by the identities of the
-    LoRA weights."""
+    """The weights that the pods mount, each as a dict with the fields of `core.weights.mount.Weights`: first the weights of
+    the model, then the weights of its LoRA adapters."""
     accelerator: Mapping[str, Any]
     """Settings that the selected accelerator class adds to this component; {} if no class was selected."""
     directories: Sequence[str] = ()
